@@ -1,0 +1,97 @@
+"""The one clock of the program, and its fake for tests.
+
+All moments inside the program are seconds on CLOCK_BOOTTIME (it never jumps and goes on in suspend, clock_gettime(2)),
+counted from an origin that the program chose. Wall-clock time is only for people and for what must outlive a reboot.
+"""
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time; implemented by `BootClock` and, in tests, by `FakeClock`."""
+
+    origin: datetime
+    """The wall-clock moment (UTC) of `now() == 0`, as read when the clock was made."""
+
+    def now(self) -> float:
+        """Seconds since the origin, on a clock that neither jumps nor stops in suspend."""
+        ...
+
+    def running(self) -> float:
+        """Seconds on CLOCK_MONOTONIC: as `now`, but it stands still while the machine is suspended."""
+        ...
+
+    def at_boottime(self, seconds: float) -> float:
+        """The moment of a raw CLOCK_BOOTTIME reading, in seconds since the origin (negative before it)."""
+        ...
+
+    def at_monotonic(self, seconds: float) -> float:
+        """The moment of a raw CLOCK_MONOTONIC reading (as systemd's …TimestampMonotonic), in seconds since the origin.
+
+        Exact while the machine was not suspended in between; off by the suspended time otherwise.
+        """
+        ...
+
+    def wall(self, t: float) -> datetime:
+        """The wall-clock time (UTC) of the moment `t`."""
+        ...
+
+
+class BootClock:
+    """The real clock."""
+
+    def __init__(self) -> None:
+        self._origin = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self.origin = datetime.now(UTC)
+
+    def now(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self._origin
+
+    def running(self) -> float:
+        return time.monotonic()
+
+    def at_boottime(self, seconds: float) -> float:
+        return seconds - self._origin
+
+    def at_monotonic(self, seconds: float) -> float:
+        return self.now() - (time.monotonic() - seconds)
+
+    def wall(self, t: float) -> datetime:
+        return self.origin + timedelta(seconds=t)
+
+
+class FakeClock:
+    """A clock that a test moves by hand."""
+
+    def __init__(self, origin: datetime = datetime(2026, 1, 14, 2, 0, tzinfo=UTC)) -> None:
+        self.origin = origin
+        self._now = 0.0
+        self._suspended = 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Move on by `seconds` (at least 0)."""
+        if seconds < 0:
+            raise ValueError(f"time does not go back: {seconds}")
+        self._now += seconds
+
+    def suspend(self, seconds: float) -> None:
+        """Move on by `seconds` in which the machine did not run."""
+        self.advance(seconds)
+        self._suspended += seconds
+
+    def now(self) -> float:
+        return self._now
+
+    def running(self) -> float:
+        return self._now - self._suspended
+
+    def at_boottime(self, seconds: float) -> float:
+        return seconds
+
+    def at_monotonic(self, seconds: float) -> float:
+        return seconds + self._suspended
+
+    def wall(self, t: float) -> datetime:
+        return self.origin + timedelta(seconds=t)

@@ -1,0 +1,95 @@
+"""What judging yields: conditions, intents, and the events in which both are told."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Status(StrEnum):
+    """Whether a condition holds. Unknown is a value of its own: never healthy, never ill."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge holds to be so (the Kubernetes meaning).
+
+    Attributes:
+        type: CamelCase name of the condition, such as "SchedulerProgressing"; True is the good state for every type.
+        reason: CamelCase word for why.
+        message: one sentence with the evidence, for people.
+        since: the moment since which `status` holds, in seconds since the record's start.
+    """
+
+    type: str
+    status: Status
+    reason: str
+    message: str
+    since: float = 0.0
+
+
+class Action(StrEnum):
+    """What the daemon would do (docs/flight-record.md)."""
+
+    DIAGNOSE = "diagnose"
+    RESTART = "restart"
+    PLAN_RESTART = "plan_restart"
+    WITHHOLD = "withhold"
+    ALERT = "alert"
+    CLEAR = "clear"
+
+
+class Severity(StrEnum):
+    """How much a person should care."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon would do, with its reason, evidence and advice."""
+
+    action: Action
+    reason: str
+    severity: Severity
+    message: str
+    advice: str | None = None
+    evidence: tuple[str, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that judging brought about at the moment `t`: a changed condition, or an intent."""
+
+    t: float
+    condition: Condition | None = None
+    intent: Intent | None = None
+
+    def as_line(self) -> dict[str, Any]:
+        """The event as a replay prints it (docs/flight-record.md)."""
+        t = round(self.t, 3)
+        if self.condition is not None:
+            c = self.condition
+            return {
+                "t": t,
+                "event": "condition",
+                "type": c.type,
+                "status": str(c.status),
+                "reason": c.reason,
+                "message": c.message,
+            }
+        i = self.intent
+        assert i is not None
+        return {
+            "t": t,
+            "event": "intent",
+            "action": str(i.action),
+            "reason": i.reason,
+            "severity": str(i.severity),
+            "message": i.message,
+            "advice": i.advice,
+            "evidence": list(i.evidence),
+        }

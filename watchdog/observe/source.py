@@ -1,0 +1,59 @@
+"""What every source is, and what the daemon lets sources know of the server that they look at."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from watchdog import config
+from watchdog.observation import Observation
+
+Emit = Callable[[Observation], None]
+"""Hands one observation to the daemon. Never blocks, never raises; called from the event loop's thread only."""
+
+Beat = Callable[[], None]
+"""A sign of life: the source looked at its subject, whatever it saw. WATCHDOG=1 depends on it for mandatory sources."""
+
+
+class Source(Protocol):
+    """Looks at one part of the world until it is cancelled.
+
+    The daemon runs `run` as a task. If it raises, the daemon logs the exception and starts `run` again after a pause that
+    grows; so a source need not survive everything, but must be able to start anew, and must close what it opened when cancelled.
+
+    Attributes:
+        name: for logs, such as "journal" or "endpoint".
+        mandatory: True if the daemon is blind without it, so that its silence must end in systemd's watchdog.
+        period_s: it beats at least this often, in seconds, while it works.
+    """
+
+    name: str
+    mandatory: bool
+    period_s: float
+
+    async def run(self, emit: Emit, beat: Beat) -> None:
+        """Observe for ever."""
+        ...
+
+
+class Target:
+    """One watched server, as far as sources need to know it. The daemon writes it, sources read it.
+
+    Attributes:
+        server: its configuration.
+        inv: the InvocationID of its present life; None before the first.
+        main_pid: its main process; None while there is none.
+        cgroup: its ControlGroup, such as "/system.slice/sglang-kimi.service"; "" while it has none.
+        active: whether the unit is active or activating.
+        since: the moment at which this life began (InactiveExitTimestamp); None if unknown.
+        hold: why active probes that cost the server something are to be skipped now: "starting", "paused", "traffic"; None: ask.
+        closer: True for the first minutes after a restart, and while something looks ill: ask at a shorter interval.
+    """
+
+    def __init__(self, server: config.Server) -> None:
+        self.server = server
+        self.inv: str | None = None
+        self.main_pid: int | None = None
+        self.cgroup = ""
+        self.active = False
+        self.since: float | None = None
+        self.hold: str | None = None
+        self.closer = False
