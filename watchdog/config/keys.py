@@ -1,14 +1,10 @@
-"""The configuration: every key with its default, unit, range and meaning.
+"""Every key of the configuration file with its default, unit, range and meaning.
 
-`load` reads a TOML file and reports all faults at once, each with its key, its value and its cure. The same types carry
-the settings inside the program; docs/configuration.md is made from them (a test keeps the two alike).
+The same types carry the settings inside the program. docs/configuration.md and config/sglang-watchdog.toml are made from
+them (`make docs`), and a test keeps the three alike.
 """
 
-import difflib
-import tomllib
-import typing
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +12,11 @@ from msgspec import Meta
 
 def _doc(text: str) -> Meta:
     return Meta(description=text)
+
+
+def _text(pattern: str, expected: str) -> Meta:
+    """Text that matches `pattern`; `expected` says the same in words, for messages and for the reference."""
+    return Meta(pattern=pattern, title=expected)
 
 
 Seconds = Annotated[float, Meta(ge=0.1, le=7 * 86400)]
@@ -52,7 +53,9 @@ class Probing(Section, frozen=True, kw_only=True):
 
     health_interval_s: Annotated[Seconds, _doc("Between two GET /health, in seconds.")] = 27.0
     health_limit_s: Annotated[
-        Seconds, _doc("Deadline of one GET /health, in seconds; must be above SGLANG_HEALTH_CHECK_TIMEOUT (20).")
+        float,
+        Meta(gt=20, le=7 * 86400),
+        _doc("Deadline of one GET /health, in seconds: above the server's own 20 (SGLANG_HEALTH_CHECK_TIMEOUT)."),
     ] = 25.0
     models_interval_s: Annotated[Seconds, _doc("Between two GET /v1/models, in seconds.")] = 60.0
     ready_interval_s: Annotated[Seconds, _doc("Between two GET /ready (SGLang 0.5.20 and later), in seconds.")] = 60.0
@@ -75,7 +78,7 @@ class Metrics(Section, frozen=True, kw_only=True):
     """The scrape of the server's Prometheus endpoint."""
 
     enabled: Annotated[bool, _doc("Whether GET /metrics is scraped; a server without it is a supported case.")] = True
-    path: Annotated[str, Meta(pattern="^/"), _doc("The path of the endpoint.")] = "/metrics"
+    path: Annotated[str, _text("^/", 'a path that begins with "/"'), _doc("The path of the endpoint.")] = "/metrics"
     interval_s: Annotated[Seconds, _doc("Between two scrapes, in seconds.")] = 10.0
     limit_s: Annotated[Seconds, _doc("Deadline of one scrape, in seconds.")] = 5.0
 
@@ -176,10 +179,17 @@ class Server(Section, frozen=True, kw_only=True):
 
     name: Annotated[
         str,
-        Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"),
+        _text(
+            "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+            'letters, digits, ".", "_" and "-", at most 64, the first a letter or a digit, such as "kimi"',
+        ),
         _doc("A short name: in status lines, file names and metrics."),
     ]
-    unit: Annotated[str, Meta(pattern=r"^[A-Za-z0-9:_.\\@-]+\.service$"), _doc("The systemd unit of the server.")]
+    unit: Annotated[
+        str,
+        _text(r"^[A-Za-z0-9:_.\\@-]+(?<!@)\.service$", 'the full name of a service unit, such as "sglang-kimi.service"'),
+        _doc("The systemd unit of the server."),
+    ]
     base_url: Annotated[str, _doc("Where its API is, without /v1.")] = "http://127.0.0.1:30000"
     model: Annotated[str, _doc("The served model name to ask for; empty: the first of GET /v1/models.")] = ""
     api_key_file: Annotated[
@@ -214,192 +224,3 @@ class Config(Section, frozen=True, kw_only=True):
     servers: Annotated[list[Server], _doc("The watched servers, one [[servers]] table each.")] = msgspec.field(
         default_factory=list
     )
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """One fault of a configuration: where, what stands there, what is wrong and how it is mended."""
-
-    key: str
-    value: str
-    problem: str
-
-    def __str__(self) -> str:
-        shown = f" = {self.value}" if self.value else ""
-        return f"{self.key}{shown}: {self.problem}"
-
-
-class ConfigError(Exception):
-    """A configuration that cannot be used; `faults` has every reason."""
-
-    def __init__(self, faults: list[Fault], source: str) -> None:
-        super().__init__(f"{source}: " + "; ".join(map(str, faults)))
-        self.faults = faults
-        self.source = source
-
-
-SHARED_SECTIONS = ("probe", "metrics", "judge", "restart")
-
-
-def load(path: Path) -> Config:
-    """Read and check a configuration file.
-
-    Raises:
-        ConfigError: with every fault that was found; also for a file that cannot be read or is no TOML.
-    """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise ConfigError(
-            [Fault(str(path), "", f"cannot be read: {e.strerror}; name another file with --config")], str(path)
-        ) from e
-    except UnicodeDecodeError as e:
-        raise ConfigError([Fault(str(path), "", f"is not UTF-8 (byte {e.start}); save it as UTF-8")], str(path)) from e
-    except tomllib.TOMLDecodeError as e:
-        raise ConfigError([Fault(str(path), "", f"is not TOML: {e}")], str(path)) from e
-    return parse(table, str(path))
-
-
-def parse(table: dict[str, Any], source: str = "configuration", *, need_servers: bool = True) -> Config:
-    """Check a parsed configuration and lay the shared sections under each server.
-
-    Raises:
-        ConfigError: with every fault that was found.
-    """
-    faults: list[Fault] = []
-    shared = {key: table[key] for key in SHARED_SECTIONS if isinstance(table.get(key), dict)}
-    servers = table.get("servers")
-    if isinstance(servers, list):
-        table = {**table, "servers": [_laid_over(shared, s) if isinstance(s, dict) else s for s in servers]}
-    config: Config | None = _convert(Config, table, "", faults)
-    if config is not None:
-        _check(config, faults, need_servers=need_servers)
-    if faults or config is None:
-        unique = list(dict.fromkeys(faults))
-        raise ConfigError(unique, source)
-    return config
-
-
-def _laid_over(shared: dict[str, dict[str, Any]], server: dict[str, Any]) -> dict[str, Any]:
-    out = dict(server)
-    for key, section in shared.items():
-        own = server.get(key, {})
-        out[key] = {**section, **own} if isinstance(own, dict) else own
-    return out
-
-
-def _convert(kind: type[Any], table: Any, where: str, faults: list[Fault]) -> Any:
-    """`table` as a `kind` (a Section), or None; every fault below it is appended."""
-    if not isinstance(table, dict):
-        faults.append(Fault(where or "configuration", _shown(table), "must be a table"))
-        return None
-    before = len(faults)
-    fields = {f.encode_name: f for f in msgspec.structs.fields(kind)}
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        name = f"{where}.{key}" if where else key
-        if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            faults.append(
-                Fault(name, _shown(value), f"unknown key; did you mean {near[0]!r}?" if near else "unknown key; remove it")
-            )
-            continue
-        inner = _bare(fields[key].type)
-        if isinstance(inner, type) and issubclass(inner, Section):
-            values[key] = _convert(inner, value, name, faults)
-        elif typing.get_origin(inner) is list and issubclass(_bare(typing.get_args(inner)[0]), Section):
-            values[key] = _convert_list(_bare(typing.get_args(inner)[0]), value, name, faults)
-        else:
-            values[key] = _convert_value(fields[key].type, value, name, faults)
-    for f in fields.values():
-        if f.required and f.encode_name not in table:
-            faults.append(Fault(f"{where}.{f.encode_name}" if where else f.encode_name, "", f"is missing; {description(f.type)}"))
-    return kind(**values) if len(faults) == before else None
-
-
-def _convert_list(kind: type[Section], value: Any, name: str, faults: list[Fault]) -> list[Any]:
-    if not isinstance(value, list):
-        faults.append(Fault(name, _shown(value), f"must be a list of tables: write [[{name}]]"))
-        return []
-    return [_convert(kind, item, f"{name}[{i}]", faults) for i, item in enumerate(value)]
-
-
-def _convert_value(kind: Any, value: Any, name: str, faults: list[Fault]) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as e:
-        said = str(e).removeprefix("Expected").strip().rstrip(".")
-        faults.append(
-            Fault(
-                name,
-                _shown(value),
-                f"must be {said[:1].lower()}{said[1:]}" if str(e).startswith("Expected") else str(e),
-            )
-        )
-        return None
-
-
-def _bare(kind: Any) -> Any:
-    return typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
-
-
-def description(kind: Any) -> str:
-    """What the documentation says of a key, from its type's annotation."""
-    return next((m.description for m in getattr(kind, "__metadata__", ()) if isinstance(m, Meta) and m.description), "")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _check(config: Config, faults: list[Fault], *, need_servers: bool) -> None:
-    """What no single key can tell."""
-    if need_servers and not config.servers:
-        faults.append(Fault("servers", "", "no server is configured; add a [[servers]] table with name and unit"))
-    for label, key in (("name", "name"), ("unit", "unit")):
-        seen: dict[str, int] = {}
-        for i, server in enumerate(config.servers):
-            value = getattr(server, key)
-            if value in seen:
-                faults.append(
-                    Fault(
-                        f"servers[{i}].{label}",
-                        repr(value),
-                        f"is that of servers[{seen[value]}] too; give each its own",
-                    )
-                )
-            seen.setdefault(value, i)
-    for i, server in enumerate(config.servers):
-        where = f"servers[{i}]"
-        if not server.base_url.startswith(("http://", "https://")) or server.base_url.rstrip("/").endswith("/v1"):
-            faults.append(
-                Fault(
-                    f"{where}.base_url",
-                    repr(server.base_url),
-                    "must be http://HOST:PORT or https://HOST:PORT, without /v1",
-                )
-            )
-        if server.ca_file and not server.base_url.startswith("https://"):
-            faults.append(
-                Fault(
-                    f"{where}.ca_file",
-                    repr(server.ca_file),
-                    "has no meaning for http; remove it or make base_url https",
-                )
-            )
-        if server.probe.health_limit_s <= 20:
-            faults.append(
-                Fault(
-                    "probe.health_limit_s",
-                    repr(server.probe.health_limit_s),
-                    "must be above 20: SGLang answers 503 only after its own 20 s (SGLANG_HEALTH_CHECK_TIMEOUT)",
-                )
-            )
-        if server.restart.budget_long_s < server.restart.budget_s:
-            faults.append(
-                Fault(
-                    "restart.budget_long_s",
-                    repr(server.restart.budget_long_s),
-                    "must not be shorter than restart.budget_s",
-                )
-            )

@@ -1,0 +1,268 @@
+"""Reading and checking a configuration file.
+
+All faults are reported at once, each where the person wrote it, with its value, what is wrong and what mends it. Keys of the
+sections [probe], [metrics], [judge] and [restart] hold for every server; a server's own tables override single keys of them.
+"""
+
+import difflib
+import re
+import tomllib
+import typing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from watchdog.config.keys import Config, Section, Server
+from watchdog.config.words import bare, choices, expected, section_of, shown, wrong
+
+MAX_BYTES = 1 << 20
+SHARED_SECTIONS = ("probe", "metrics", "judge", "restart")
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault of a configuration.
+
+    Attributes:
+        key: where it is, such as "probe.chat_limit_s" or "servers[kimi].unit".
+        value: what stands there; "" where nothing does.
+        problem: what is wrong with it; continues the sentence that `key` begins.
+        cure: what mends it, as an order.
+    """
+
+    key: str
+    value: str
+    problem: str
+    cure: str
+
+    def __str__(self) -> str:
+        return f"{self.key}{f' = {self.value}' if self.value else ''}: {self.problem}; {self.cure}"
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; `faults` has every reason, `source` names the file."""
+
+    def __init__(self, faults: list[Fault], source: str) -> None:
+        super().__init__(f"{source}: " + " | ".join(map(str, faults)))
+        self.faults = faults
+        self.source = source
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file (TOML 1.0, UTF-8, at most 1 MiB).
+
+    Raises:
+        ConfigError: with every fault that was found; also for a file that cannot be read or is no TOML.
+    """
+    raw = b""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise _unreadable(path, "is larger than 1 MiB", "name the configuration file with --config")
+        table = tomllib.loads(raw.decode("utf-8-sig"))
+    except OSError as e:
+        raise _unreadable(path, f"cannot be read ({e.strerror})", "name another file with --config, or make it readable") from e
+    except UnicodeDecodeError as e:
+        line = raw[: e.start].count(b"\n") + 1
+        raise _unreadable(path, f"is not UTF-8 text (line {line})", "save it as UTF-8") from e
+    except tomllib.TOMLDecodeError as e:
+        raise _unreadable(path, *_toml_fault(str(e))) from e
+    return parse(table, str(path))
+
+
+def _unreadable(path: Path, problem: str, cure: str) -> ConfigError:
+    return ConfigError([Fault(str(path), "", problem, cure)], str(path))
+
+
+def _toml_fault(said: str) -> tuple[str, str]:
+    """Problem and cure of a TOML error as tomllib words it."""
+    found = re.search(r" \(at (line \d+, column \d+|end of document)\)$", said)
+    place = found[1] if found else "somewhere"
+    said = said[: found.start()] if found else said
+    if twice := re.match(r"Cannot declare \('?(.*?)'?,?\) twice", said):
+        name = twice[1].replace("', '", ".")
+        return f"has the table [{name}] twice ({place})", "put its keys under one heading"
+    if said.startswith("Cannot overwrite a value"):
+        return f"gives a key a second time ({place})", "remove one of the two"
+    if said.startswith("Invalid value"):
+        return f"has a value that TOML does not know ({place})", 'put text in quotes ("…"), write true and false in small letters'
+    return f"is no valid TOML ({place}: {said[:1].lower()}{said[1:]})", "write one key = value a line below its [table]"
+
+
+def parse(table: dict[str, Any], source: str = "configuration", *, need_servers: bool = True) -> Config:
+    """Check a parsed configuration and lay the shared sections under each server.
+
+    Raises:
+        ConfigError: with every fault that was found.
+    """
+    faults: list[Fault] = []
+    config: Config = _convert(Config, table, "", faults)
+    _check_budgets(config, "", faults)
+    _check_alert_addresses(config, faults)
+    if need_servers and not table.get("servers"):
+        faults.append(Fault("servers", "", "no server is configured", "add a [[servers]] table with name and unit"))
+    _check_servers(config.servers, faults)
+    if faults:
+        raise ConfigError(faults, source)
+    tables = table.get("servers", [])
+    servers = [_laid_over(config, server, own) for server, own in zip(config.servers, tables, strict=True)]
+    for server, own in zip(servers, tables, strict=True):
+        if any(key.startswith("budget") for key in own.get("restart", {})):
+            _check_budgets(server, f"servers[{server.name}].", faults)
+    if faults:
+        raise ConfigError(faults, source)
+    return msgspec.structs.replace(config, servers=servers)
+
+
+def _laid_over(config: Config, server: Server, own: dict[str, Any]) -> Server:
+    """The server with the shared sections, and its own keys over them."""
+    sections = {}
+    for name in SHARED_SECTIONS:
+        mine = getattr(server, name)
+        sections[name] = msgspec.structs.replace(getattr(config, name), **{key: getattr(mine, key) for key in own.get(name, {})})
+    return msgspec.structs.replace(server, **sections)
+
+
+def _convert(kind: type[Section], table: Any, where: str, faults: list[Fault]) -> Any:
+    """`table` as a `kind`; every fault in it and below it is appended.
+
+    Keys with a fault get their default, so that what depends on other keys can still be checked. None if a key without a
+    default is missing or wrong.
+    """
+    if not isinstance(table, dict):
+        faults.append(Fault(where, shown(table), wrong(table, kind), f"write it as a table: [{where}]"))
+        return None
+    fields = {f.encode_name: f for f in msgspec.structs.fields(kind)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        name = f"{where}.{key}" if where else key
+        if key not in fields:
+            faults.append(_unknown(kind, key, value, name))
+            continue
+        before = len(faults)
+        declared = fields[key].type
+        section = section_of(declared, Section)
+        if section is None:
+            converted = _convert_value(declared, value, name, faults)
+        elif typing.get_origin(bare(declared)) is list:
+            converted = _convert_list(section, value, name, faults)
+        else:
+            converted = _convert(section, value, name, faults)
+        if converted is not None or len(faults) == before:
+            values[key] = converted
+    for f in fields.values():
+        if f.required and f.encode_name not in table:
+            faults.append(Fault(f"{where}.{f.encode_name}", "", "is missing", f"add {f.encode_name}: {expected(f.type)}"))
+    return kind(**values) if all(f.encode_name in values for f in fields.values() if f.required) else None
+
+
+def _convert_list(kind: type[Section], value: Any, name: str, faults: list[Fault]) -> list[Any]:
+    if not isinstance(value, list):
+        faults.append(Fault(name, shown(value), wrong(value, list), f"begin each with [[{name}]], in double brackets"))
+        return []
+    entries = [_convert(kind, item, f"{name}[{_label(item, i)}]", faults) for i, item in enumerate(value)]
+    return [entry for entry in entries if entry is not None]
+
+
+def _label(table: Any, index: int) -> str:
+    """How messages call an entry of a list: by its name, or "#1" for the first."""
+    name = table.get("name") if isinstance(table, dict) else None
+    return name if isinstance(name, str) and 0 < len(name) <= 64 else f"#{index + 1}"
+
+
+def _convert_value(kind: Any, value: Any, name: str, faults: list[Fault]) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        cure = f"write {expected(kind)}"
+        near = difflib.get_close_matches(value, choices(kind), n=1) if isinstance(value, str) else []
+        if near:
+            cure += f'; did you mean "{near[0]}"?'
+        faults.append(Fault(name, shown(value, name), wrong(value, kind), cure))
+        return None
+
+
+def _unknown(kind: type[Section], key: str, value: Any, name: str) -> Fault:
+    """The fault of a key that does not exist: misspelt, in the wrong table, or unheard of."""
+    near = difflib.get_close_matches(key, [f.encode_name for f in msgspec.structs.fields(kind)], n=1)
+    homes = [f.encode_name for f in msgspec.structs.fields(Config) if key in _keys_of(section_of(f.type, Section))]
+    if homes:
+        cure = f"it belongs in {' or '.join('[[servers]]' if home == 'servers' else f'[{home}]' for home in homes)}"
+    elif near:
+        cure = f"did you mean {near[0]}?"
+    else:
+        cure = "remove it; docs/configuration.md lists every key"
+    return Fault(name, shown(value, key), "there is no such key here", cure)
+
+
+def _keys_of(section: Any) -> set[str]:
+    return {f.encode_name for f in msgspec.structs.fields(section)} if section else set()
+
+
+def _check_budgets(holder: Config | Server, where: str, faults: list[Fault]) -> None:
+    """The two windows of the restart budget must fit each other."""
+    if any(fault.key.startswith(f"{where}restart.budget") for fault in faults):
+        return
+    restart = holder.restart
+    if restart.budget_long_s < restart.budget_s:
+        problem = f"is shorter than restart.budget_s ({shown(restart.budget_s)})"
+        cure = "make the long window the longer one"
+        faults.append(Fault(f"{where}restart.budget_long_s", shown(restart.budget_long_s), problem, cure))
+    if restart.budget_long < restart.budget:
+        problem = f"allows fewer restarts than restart.budget ({restart.budget}) does in its shorter window"
+        cure = "raise it, or lower restart.budget"
+        faults.append(Fault(f"{where}restart.budget_long", shown(restart.budget_long), problem, cure))
+
+
+def _check_alert_addresses(config: Config, faults: list[Fault]) -> None:
+    for key in ("webhook_url", "alertmanager_url"):
+        value = getattr(config.alert, key)
+        if value:
+            _check_url(f"alert.{key}", value, "https://alerts.example.org/path", faults)
+
+
+def _check_servers(servers: list[Server], faults: list[Fault]) -> None:
+    """What no single key of a server can tell, and its address."""
+    for key in ("name", "unit"):
+        seen: set[str] = set()
+        for server in servers:
+            value = getattr(server, key)
+            if value in seen:
+                faults.append(Fault(f"servers[{server.name}].{key}", shown(value), "another server has it", "give each its own"))
+            seen.add(value)
+    for server in servers:
+        where = f"servers[{server.name}]"
+        _check_base_url(f"{where}.base_url", server.base_url, faults)
+        if server.ca_file and not server.base_url.startswith("https://"):
+            cure = "remove it, or begin base_url with https://"
+            faults.append(Fault(f"{where}.ca_file", shown(server.ca_file), "has no meaning for an http server", cure))
+
+
+def _check_base_url(key: str, value: str, faults: list[Fault]) -> None:
+    example = "http://127.0.0.1:30000"
+    if not _check_url(key, value, example, faults):
+        return
+    parts = urlsplit(value)
+    if parts.path.rstrip("/") == "/v1":
+        faults.append(Fault(key, shown(value), "ends with /v1", "leave /v1 out: it is added where it is needed"))
+    elif parts.path.rstrip("/") or parts.query or parts.fragment:
+        faults.append(Fault(key, shown(value), "has a path behind the port", f'write host and port alone, such as "{example}"'))
+
+
+def _check_url(key: str, value: str, example: str, faults: list[Fault]) -> bool:
+    """Whether `value` is an http address without a password in it."""
+    try:
+        parts = urlsplit(value)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        parts, host = urlsplit(""), None
+    said = shown(value, key)
+    if parts.scheme not in ("http", "https") or not host or re.search(r"\s", value):
+        faults.append(Fault(key, said, "is no http address", f'write it like "{example}"'))
+        return False
+    if parts.username is not None:
+        faults.append(Fault(key, said, "has a password in it", "keep secrets in the file that the reference names for them"))
+        return False
+    return True
