@@ -128,11 +128,11 @@ def _laid_over(config: Config, server: Server, own: dict[str, Any]) -> Server:
 def _convert(kind: type[Section], table: Any, where: str, faults: list[Fault]) -> Any:
     """`table` as a `kind`; every fault in it and below it is appended.
 
-    Keys with a fault get their default, so that what depends on other keys can still be checked. None if a key without a
-    default is missing or wrong.
+    Keys with a fault get their default ("" where they have none), so that what depends on other keys can still be checked.
     """
     if not isinstance(table, dict):
-        faults.append(Fault(where, shown(table), wrong(table, kind), f"write it as a table: [{where}]"))
+        heading = re.sub(r"\[.*?\]", "", where)
+        faults.append(Fault(where, shown(table), wrong(table, kind), f"write it as a table: [{heading}]"))
         return None
     fields = {f.encode_name: f for f in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}
@@ -155,7 +155,9 @@ def _convert(kind: type[Section], table: Any, where: str, faults: list[Fault]) -
     for f in fields.values():
         if f.required and f.encode_name not in table:
             faults.append(Fault(f"{where}.{f.encode_name}", "", "is missing", f"add {f.encode_name}: {expected(f.type)}"))
-    return kind(**values) if all(f.encode_name in values for f in fields.values() if f.required) else None
+        if f.required:
+            values.setdefault(f.encode_name, "")
+    return kind(**values)
 
 
 def _convert_list(kind: type[Section], value: Any, name: str, faults: list[Fault]) -> list[Any]:
@@ -225,19 +227,19 @@ def _check_alert_addresses(config: Config, faults: list[Fault]) -> None:
 
 def _check_servers(servers: list[Server], faults: list[Fault]) -> None:
     """What no single key of a server can tell, and its address."""
+    labels = [_label({"name": server.name}, i) for i, server in enumerate(servers)]
     for key in ("name", "unit"):
         seen: set[str] = set()
-        for server in servers:
+        for label, server in zip(labels, servers, strict=True):
             value = getattr(server, key)
-            if value in seen:
-                faults.append(Fault(f"servers[{server.name}].{key}", shown(value), "another server has it", "give each its own"))
+            if value and value in seen:
+                faults.append(Fault(f"servers[{label}].{key}", shown(value), "another server has it", "give each its own"))
             seen.add(value)
-    for server in servers:
-        where = f"servers[{server.name}]"
-        _check_base_url(f"{where}.base_url", server.base_url, faults)
+    for label, server in zip(labels, servers, strict=True):
+        _check_base_url(f"servers[{label}].base_url", server.base_url, faults)
         if server.ca_file and not server.base_url.startswith("https://"):
             cure = "remove it, or begin base_url with https://"
-            faults.append(Fault(f"{where}.ca_file", shown(server.ca_file), "has no meaning for an http server", cure))
+            faults.append(Fault(f"servers[{label}].ca_file", shown(server.ca_file), "has no meaning for an http server", cure))
 
 
 def _check_base_url(key: str, value: str, faults: list[Fault]) -> None:
