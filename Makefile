@@ -1,0 +1,49 @@
+# Everything that a person or CI does with this clone. `make` alone lists the targets.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+export PYTHON SYSTEM_PACKAGES
+
+.PHONY: help setup demo test test-unit lint format bench docs lock clean as-root
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup:  ## make .venv with the command sglang-watchdog; installs missing Debian packages when run as root
+	@packaging/setup.sh
+
+demo: as-root  ## watch the watchdog find and cure a hang, under a private systemd (root)
+	@$(BIN)/python packaging/demo.py
+
+test: as-root lint  ## lint, then all tests, those under a private systemd too (root)
+	@$(PYTEST)
+
+test-unit: setup  ## the tests that need neither root nor systemd
+	@$(PYTEST) -m "not box"
+
+lint: setup  ## ruff and mypy --strict
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy watchdog
+
+format: setup  ## mend what ruff can mend, and lay out the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup  ## measure speed and size
+	@$(PYTEST) -s tests/bench/bench_*.py
+
+docs: setup  ## write docs/configuration.md and config/sglang-watchdog.toml from the code
+	@$(BIN)/python packaging/write_docs.py
+
+lock: setup  ## choose the newest dependencies and pin them with their hashes
+	@packaging/lock.sh
+
+clean:  ## remove all that make made inside this clone
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+as-root:
+	@packaging/setup.sh --as-root
