@@ -1,0 +1,102 @@
+"""How one server's API is reached: its address, key and certificates."""
+
+import json
+import os
+import ssl
+from pathlib import Path
+
+from watchdog import config
+
+MAX_KEY = 4096
+"""An API key is no longer than this, in bytes; it is one header line (RFC 9110 leaves the limit to the server)."""
+
+
+REDACTED = "[API key]"
+
+
+class AccessError(Exception):
+    """The server cannot be asked because of our own settings; the message is one sentence that names the cure."""
+
+
+def key_path(name: str) -> Path:
+    """Where the key file `name` lies: a bare name is a systemd credential (systemd.exec(5), LoadCredential=).
+
+    Raises:
+        AccessError: a bare name, but the service has no credentials.
+    """
+    if "/" in name:
+        return Path(name)
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not folder:
+        raise AccessError(
+            f"the API key {name!r} is looked up in systemd's credentials, and there are none: "
+            f"add LoadCredential={name}:/path/to/key to the watchdog's unit, or set api_key_file to a full path"
+        )
+    return Path(folder) / name
+
+
+def read_key(name: str) -> str:
+    """The API key in the file or credential `name`, without surrounding white space.
+
+    Raises:
+        AccessError: it cannot be read, or cannot be a key.
+    """
+    path = key_path(name)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_KEY + 1)
+    except OSError as e:
+        raise AccessError(
+            f"the API key cannot be read from {path}: {e.strerror}; make it readable for the watchdog's user, "
+            "or hand it over with LoadCredential= and set api_key_file to the credential's name"
+        ) from e
+    key = raw.strip()
+    if not key:
+        raise AccessError(f"the API key file {path} is empty; put the server's --api-key into it")
+    if len(raw) > MAX_KEY or not all(0x21 <= byte <= 0x7E for byte in key):
+        raise AccessError(f"the API key file {path} is not one line of printable ASCII; put nothing but the key into it")
+    return key.decode("ascii")
+
+
+def tls(server: config.Server) -> ssl.SSLContext | None:
+    """The certificates to trust; None for http.
+
+    Raises:
+        AccessError: the CA file cannot be read or holds no certificate.
+    """
+    if not server.base_url.startswith("https://"):
+        return None
+    try:
+        return ssl.create_default_context(cafile=server.ca_file or None)
+    except (OSError, ssl.SSLError) as e:
+        why = e.strerror or str(e)
+        raise AccessError(f"the CA file {server.ca_file} cannot be used: {why}; it must be PEM and readable") from e
+
+
+class Access:
+    """Reaches one server. The key is read for each request, so that a new one is used without a restart of ours."""
+
+    def __init__(self, server: config.Server) -> None:
+        self.base = server.base_url.rstrip("/")
+        self.server = server
+        self._tls: ssl.SSLContext | None = None
+        self._key = ""
+
+    def open(self) -> tuple[ssl.SSLContext | None, dict[str, str]]:
+        """Certificates and headers for one request. Reads files: not for the event loop's thread.
+
+        Raises:
+            AccessError: see `read_key` and `tls`.
+        """
+        if self._tls is None:
+            self._tls = tls(self.server)
+        if not self.server.api_key_file:
+            return self._tls, {}
+        self._key = read_key(self.server.api_key_file)
+        return self._tls, {"Authorization": f"Bearer {self._key}"}
+
+    def redacted(self, text: str) -> str:
+        """`text` without the key, for a server that echoes it. Redact before you cut."""
+        if not self._key:
+            return text
+        return text.replace(self._key, REDACTED).replace(json.dumps(self._key)[1:-1], REDACTED)

@@ -1,0 +1,216 @@
+"""Our own requests, and the observations that come of them: /health, /ready, /v1/models, the chat and the prefix canary."""
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from watchdog import config
+from watchdog.observation import Answer, Probe
+from watchdog.observe.access import Access
+from watchdog.observe.http import BODY_SHOWN, Exchange, Limits, Request, exchange, shortened
+from watchdog.sglang import answers
+from watchdog.sglang.answers import ProtocolError, Stream
+
+PATHS = {"health": "/health", "ready": "/ready", "models": "/v1/models"}
+CHAT = "/v1/chat/completions"
+DEFAULT_MODEL = "default"
+"""Asked for while no name is known; SGLang answers under any name (ChatCompletionRequest.model, 0.4.6 to 0.5.23)."""
+
+PREFIX = "\n".join(
+    f"Item {n}: the warehouse in street {n * 7 % 90 + 1} keeps {n * 13 % 97 + 3} boxes on shelf {n * 5 % 40 + 1}."
+    for n in range(1, 61)
+)
+"""The long fixed prefix: about 1,500 tokens of any tokenizer's plain English; many pages of any page size."""
+
+
+class Canary:
+    """Asks one server. Each call is one request (the prefix canary: two) and returns one observation; nothing is raised.
+
+    Args:
+        server: its configuration.
+        source: where the nonces come from.
+        now: the moment of an observation, in seconds since the record's start.
+    """
+
+    def __init__(self, server: config.Server, source: random.Random, now: Callable[[], float]) -> None:
+        self.server = server
+        self.access = Access(server)
+        self.learned_model: str | None = None
+        self._source = source
+        self._now = now
+
+    async def ask(self, kind: str, inv: str | None) -> Probe:
+        """One probe of the given kind (observation.PROBES), stamped with the life in which it began."""
+        if kind == "chat":
+            return await self._chat(inv)
+        if kind == "prefix":
+            return await self._prefix(inv)
+        return await self._get(kind, inv)
+
+    async def _get(self, kind: str, inv: str | None) -> Probe:
+        probing = self.server.probe
+        limits = Limits(probing.connect_limit_s, probing.health_limit_s if kind == "health" else probing.static_limit_s)
+        got = await exchange(self.access, Request("GET", PATHS[kind], limits))
+        if got.outcome == "ok" and kind == "models":
+            try:
+                self.learned_model = answers.models(got.body)[0]
+            except ProtocolError as fault:
+                got.failed("malformed", self._said(f"{PATHS[kind]}: {fault}"))
+        return self._probe(kind, inv, got, limits)
+
+    async def _chat(self, inv: str | None) -> Probe:
+        nonce = self._nonce()
+        # The nonce comes first, so that the radix cache holds nothing of it and the GPU has to work.
+        prompt = f"[{nonce}] {self.server.probe.chat_prompt}"
+        return await self._complete("chat", inv, nonce, prompt, self.server.probe.chat_expects or None)
+
+    async def _prefix(self, inv: str | None) -> Probe:
+        prompt = f"{PREFIX}\nHow many boxes are in item 1? Answer with one number."
+        cold = await self._complete("prefix", inv, self._nonce(), prompt, None)
+        if cold.outcome != "ok":
+            return cold
+        warm = await self._complete("prefix", inv, self._nonce(), prompt, None)
+        if warm.outcome != "ok":
+            return warm
+        return msgspec.structs.replace(warm, detail=f"first ask: {_cache(cold)}; second ask: {_cache(warm)}")
+
+    async def _complete(self, kind: str, inv: str | None, nonce: str, prompt: str, expects: str | None) -> Probe:
+        probing = self.server.probe
+        limits = Limits(probing.connect_limit_s, probing.chat_limit_s)
+        request_id = f"watchdog-{nonce}"
+        listener = _Listener(self._now)
+        begun = self._now()
+        request = Request(
+            "POST",
+            CHAT,
+            limits,
+            payload={
+                "model": self.server.model or self.learned_model or DEFAULT_MODEL,
+                "messages": [{"role": "user", "content": prompt}],
+                "max_tokens": probing.chat_max_tokens,
+                "temperature": 0,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "rid": request_id,
+            },
+            headers={"X-Request-Id": request_id},
+            take=listener.take,
+        )
+        got = await exchange(self.access, request)
+        answer = None
+        if got.outcome == "ok":
+            try:
+                answer = listener.answer() if got.event_stream else answers.completion(got.body)
+            except ProtocolError as fault:
+                got.failed("malformed", self._said(str(fault)))
+                if fault.status is not None:
+                    # An error after the first chunk cannot change the 200 any more: the status stands in the event.
+                    got.outcome, got.status = "status", fault.status
+        if got.event_stream:
+            # Headers and comments may come long before the model has said anything.
+            got.first_s = None if listener.first is None else round(listener.first - begun, 4)
+        probe = self._probe(kind, inv, got, limits)
+        return msgspec.structs.replace(probe, answer=answer and self._redacted(answer), expects=expects, request_id=request_id)
+
+    def _probe(self, kind: str, inv: str | None, got: Exchange, limits: Limits) -> Probe:
+        shown = got.status is not None and (kind in PATHS or got.outcome != "ok")
+        return Probe(
+            t=self._now(),
+            inv=inv,
+            probe=kind,
+            outcome=got.outcome,
+            status=got.status,
+            connect_s=got.connect_s,
+            ttft_s=got.first_s,
+            total_s=got.total_s,
+            limit_s=limits.total_s,
+            body=got.body.decode("utf-8", "replace")[:BODY_SHOWN] if shown else None,
+            why=got.why,
+            detail=shortened(self._explained(kind, got)) if got.outcome == "status" else got.detail,
+        )
+
+    def _explained(self, kind: str, got: Exchange) -> str:
+        """What a status other than 2xx means for people; first whose fault it is."""
+        said = got.detail or self._said(answers.complaint(got.body))
+        code = got.status or 0
+        if code in (401, 403):
+            cure = "check api_key_file" if self.server.api_key_file else "the server wants an API key: set api_key_file"
+            meaning = f"not allowed ({code}): {cure}"
+        elif code in (404, 405) and kind == "ready":
+            meaning = f"this server has no /ready ({code}): it comes with SGLang 0.5.20"
+        elif code in (404, 405) and kind not in PATHS:
+            meaning = f"badly asked ({code}): this server has no {CHAT} or not this model: check model, or set probe.chat = false"
+        elif code == 429:
+            meaning = "too many requests (429): something limits our rate"
+        elif 400 <= code < 500:
+            meaning = f"badly asked ({code})"
+        elif 300 <= code < 400:
+            meaning = f"redirected ({code})"
+        elif code == 503 and "queue is full" in said:
+            meaning = "saturated (503)"
+        elif code == 503:
+            meaning = "not serving (503)"
+        else:
+            meaning = f"failed in the server ({code})"
+        by = f" (answered by {self._said(got.server)}, not by SGLang itself)" if got.server and _foreign(got.server) else ""
+        return f"{meaning}{by}: {said}" if said else f"{meaning}{by}"
+
+    def _nonce(self) -> str:
+        return f"{self._source.getrandbits(40):010x}"
+
+    def _said(self, text: str) -> str:
+        """The server's words, made safe to show."""
+        return shortened(self.access.redacted(text))
+
+    def _redacted(self, answer: Answer) -> Answer:
+        clean = self.access.redacted
+        return msgspec.structs.replace(
+            answer,
+            text=answer.text and clean(answer.text),
+            reasoning=answer.reasoning and clean(answer.reasoning),
+            model=answer.model and clean(answer.model),
+            finish_reason=answer.finish_reason and clean(answer.finish_reason),
+        )
+
+
+class _Listener:
+    """Hears an event stream and notes when its first token came."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.first: float | None = None
+        self._now = now
+        self._stream = Stream()
+        self._fault: ProtocolError | None = None
+
+    def take(self, piece: bytes) -> bool:
+        try:
+            self._stream.feed(piece)
+        except ProtocolError as fault:
+            self._fault = fault
+            return True
+        if self.first is None and self._stream.started:
+            self.first = self._now()
+        return self._stream.done
+
+    def answer(self) -> Answer:
+        """The whole answer.
+
+        Raises:
+            ProtocolError: what was wrong with the stream.
+        """
+        if self._fault is not None:
+            raise self._fault
+        return self._stream.end()
+
+
+def _foreign(server: str) -> bool:
+    """Whether the Server header names something that SGLang does not answer with (uvicorn; granian with HTTP/2, 0.5.10)."""
+    return not server.lower().startswith(("uvicorn", "granian", "sglang"))
+
+
+def _cache(probe: Probe) -> str:
+    answer = probe.answer
+    known = answer is not None and answer.cached_tokens is not None
+    cached = f"{answer.cached_tokens} of {answer.prompt_tokens} tokens cached" if known and answer else "cached tokens not told"
+    return f"{cached}, first token after {probe.ttft_s:.3f} s" if probe.ttft_s is not None else cached

@@ -1,0 +1,224 @@
+"""The endpoint source: asks a server's API at a pace that it can bear.
+
+Two lanes, each with at most one request in flight: the cheap one (/health, /ready, /v1/models) and the canaries (chat, prefix).
+So /health never overlaps with itself (overlapping ones make SGLang 0.5.x answer 200 past a stuck detokenizer), and a canary that
+waits for its 60 s does not silence the others. /health beside a canary loses nothing: the canary itself goes the whole way.
+"""
+
+import asyncio
+import random
+
+from watchdog.clock import Clock
+from watchdog.observation import Probe
+from watchdog.observe.canary import Canary
+from watchdog.observe.pace import Budget, Pace
+from watchdog.observe.source import Beat, Emit, Target
+
+CHEAP = ("health", "models", "ready")
+COSTLY = ("chat", "prefix")
+
+LOOK_S = 0.5
+"""So soon a new life of the unit, or another hold, is noticed, in seconds."""
+
+FIRST_S = {"health": 0.3, "models": 0.6, "ready": 0.9, "chat": 1.5, "prefix": 60.0}
+"""After our start and after the server's, the first turn of each kind comes so many seconds later (and up to as much again)."""
+
+HELD = {"starting": COSTLY, "traffic": COSTLY, "paused": (*COSTLY, "health")}
+"""Which probes a hold leaves out. /health goes on in traffic, since a busy scheduler answers it without generating (SGLang
+0.4.10 and later); while a person has paused us, only what never reaches the scheduler is asked."""
+
+
+class EndpointSource:
+    """Implements observe.source.Source for one server.
+
+    Args:
+        target: the server, and what the daemon says of it.
+        clock: the program's clock.
+        source: of jitter and nonces; a test gives a seeded one.
+    """
+
+    name = "endpoint"
+    mandatory = False
+    period_s = 10.0
+
+    def __init__(self, target: Target, clock: Clock, source: random.Random | None = None) -> None:
+        self.target = target
+        self.clock = clock
+        self._source = source or random.Random()
+        self.canary = Canary(target.server, self._source, clock.now)
+        self.budget = Budget(target.server.probe.chat_per_hour)
+        self._lanes = {kinds: _Lane(self, kinds) for kinds in (CHEAP, COSTLY)}
+        self._emit: Emit | None = None
+
+    async def run(self, emit: Emit, beat: Beat) -> None:
+        """Ask for ever."""
+        self._emit = emit
+        try:
+            async with asyncio.TaskGroup() as group:
+                for lane in self._lanes.values():
+                    group.create_task(lane.run(emit, beat))
+        finally:
+            self._emit = None
+
+    async def probe_now(self, kind: str) -> Probe:
+        """Ask at once, whatever the pace and the hold, and return what came; emit it too while the source runs.
+
+        One that is in flight already is waited for instead of asking twice; otherwise it waits for its lane. So it takes at
+        most as long as two probes of the lane. For `verify` and for evidence.
+        """
+        if kind not in CHEAP + COSTLY:
+            raise ValueError(f"no such probe: {kind}")
+        lane = self._lanes[CHEAP if kind in CHEAP else COSTLY]
+        return await lane.now(kind, self._emit)
+
+    def interval_s(self, kind: str) -> float:
+        """The interval of a kind in good times."""
+        probing = self.target.server.probe
+        return {
+            "health": probing.health_interval_s,
+            "models": probing.models_interval_s,
+            "ready": probing.ready_interval_s,
+            "chat": probing.chat_interval_s,
+            "prefix": probing.prefix_interval_s,
+        }[kind]
+
+    def wanted(self, kind: str) -> bool:
+        """Whether the configuration asks for the kind at all."""
+        probing = self.target.server.probe
+        return {"chat": probing.chat, "prefix": probing.prefix}.get(kind, True)
+
+    def first(self, kind: str) -> float:
+        """The moment of the first turn, from now."""
+        return self.clock.now() + FIRST_S[kind] * (1 + self._source.random())
+
+    def pace(self, kind: str) -> Pace:
+        """A fresh pace."""
+        return Pace(self.interval_s(kind), self._source, self.first(kind))
+
+
+class _Lane:
+    """Some kinds of probe, one at a time."""
+
+    def __init__(self, source: EndpointSource, kinds: tuple[str, ...]) -> None:
+        self._of = source
+        self._kinds = kinds
+        self._lock = asyncio.Lock()
+        self._flying: tuple[str, asyncio.Task[Probe]] | None = None
+        self._paces: dict[str, Pace] = {}
+        self._inv: str | None = None
+        self._beat: Beat = _quiet
+
+    async def run(self, emit: Emit, beat: Beat) -> None:
+        self._beat = beat
+        self._begin_life()
+        while True:
+            beat()
+            if self._of.target.inv != self._inv:
+                self._begin_life()
+            kind = self._next_due()
+            if kind is None:
+                await asyncio.sleep(LOOK_S)
+            elif why := self._why_not(kind):
+                self._skip(kind, why, emit)
+            else:
+                async with self._lock:
+                    probe = await self._ask(kind)
+                if probe is not None:
+                    emit(probe)
+
+    async def now(self, kind: str, emit: Emit | None) -> Probe:
+        if self._flying is not None and self._flying[0] == kind:
+            task = self._flying[1]
+            await asyncio.wait({task})
+            # It was emitted, if at all, by whoever began it.
+            return _broken_off(self._of, kind) if task.cancelled() else task.result()
+        async with self._lock:
+            probe = await self._ask(kind)
+        if probe is None:
+            return _broken_off(self._of, kind)
+        if emit is not None:
+            emit(probe)
+        return probe
+
+    def _begin_life(self) -> None:
+        """A new life of the server: nothing that was learnt of the old one holds."""
+        self._inv = self._of.target.inv
+        if "models" in self._kinds:
+            self._of.canary.learned_model = None
+        self._paces = {kind: self._of.pace(kind) for kind in self._kinds if self._of.wanted(kind)}
+
+    def _next_due(self) -> str | None:
+        """The kind whose turn it is, the longest overdue first."""
+        now = self._of.clock.now()
+        target = self._of.target
+        due = {kind: pace.due(closer=target.closer, hold=self._hold(kind)) for kind, pace in self._paces.items()}
+        late = [kind for kind, moment in due.items() if moment <= now]
+        return min(late, key=lambda kind: due[kind]) if late else None
+
+    def _hold(self, kind: str) -> str | None:
+        hold = self._of.target.hold
+        return hold if hold is not None and kind in HELD.get(hold, COSTLY) else None
+
+    def _why_not(self, kind: str) -> str | None:
+        now = self._of.clock.now()
+        if hold := self._hold(kind):
+            return hold
+        if self._paces[kind].backing_off(now, closer=self._of.target.closer):
+            return "backoff"
+        if kind in COSTLY and not self._of.budget.left(now):
+            return "budget"
+        return None
+
+    def _skip(self, kind: str, why: str, emit: Emit) -> None:
+        now = self._of.clock.now()
+        self._paces[kind].skipped(now, why)
+        emit(Probe(t=now, inv=self._inv, probe=kind, outcome="skipped", why=why))
+
+    async def _ask(self, kind: str) -> Probe | None:
+        """One probe; None if the server's life ended meanwhile, so that the answer means nothing."""
+        target, clock = self._of.target, self._of.clock
+        inv, begun = target.inv, clock.now()
+        if kind in COSTLY:
+            self._of.budget.spend(begun)
+        task = asyncio.create_task(self._of.canary.ask(kind, inv))
+        self._flying = kind, task
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=LOOK_S)
+                self._beat()
+                if target.inv != inv and not task.done():
+                    return None
+        finally:
+            self._flying = None
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        probe = task.result()
+        if target.inv == inv and kind in self._paces:
+            self._learn(kind, probe, begun)
+        return probe
+
+    def _learn(self, kind: str, probe: Probe, begun: float) -> None:
+        if kind == "ready" and probe.status in (404, 405):
+            # Before 0.5.20 there is no /ready; it cannot appear in this life.
+            del self._paces[kind]
+            return
+        # A refused connection costs the server nothing, and while it starts failures are the normal thing.
+        harmless = probe.outcome in ("ok", "refused", "skipped") or self._of.target.hold == "starting"
+        self._paces[kind].asked(begun, self._of.clock.now(), failed=not harmless)
+
+
+def _broken_off(source: EndpointSource, kind: str) -> Probe:
+    """What a caller gets who asked for a probe that came to nothing; it is not emitted."""
+    return Probe(
+        t=source.clock.now(),
+        inv=source.target.inv,
+        probe=kind,
+        outcome="skipped",
+        why="starting",
+        detail="the probe was broken off, since the server was restarted meanwhile or the source ended",
+    )
+
+
+def _quiet() -> None:
+    """The beat of a lane that is asked while the source does not run."""
