@@ -1,0 +1,185 @@
+"""A restart job under way: waited for, ended by force where its stop takes too long, and told in one sentence."""
+
+import signal
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+from watchdog.clock import Clock
+from watchdog.systemd import Bus, Subscription, SystemdError, UnitState
+
+LOOK_S = 30.0
+RETRY_S = 1.0
+JOB_RESULTS = {
+    "failed": "the new start failed",
+    "canceled": "somebody else's job replaced the restart",
+    "timeout": "the job ran into its own time limit (JobTimeoutSec=)",
+    "dependency": "a unit that it requires could not be started",
+    "skipped": "systemd had nothing to do",
+}
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a restart.
+
+    Attributes:
+        result: the job's result ("done", "failed", "canceled", "timeout", "dependency", "skipped"), or "refused" (nothing was
+            done), or "unknown" (it was begun, and its end could not be seen).
+        message: one sentence for people.
+        stand_down: a person, or the host, wants it otherwise: do not try again by yourself.
+        killed: SIGKILL was sent to the unit's processes.
+        stop_s: how long the stop took, in seconds; None if it was not seen.
+        start_s: how long the start took (until systemd calls the unit active), in seconds; None if it was not seen.
+        inv: the InvocationID of the new life; None without one.
+    """
+
+    result: str
+    message: str
+    stand_down: bool = False
+    killed: bool = False
+    stop_s: float | None = None
+    start_s: float | None = None
+    inv: str | None = None
+
+
+class _Phase(Enum):
+    STOP = "stop"
+    KILL = "kill"
+    START = "start"
+
+
+@dataclass(kw_only=True)
+class Attempt:
+    """A restart job of ours under way.
+
+    Attributes:
+        path: the unit's object path.
+        job: the job's object path.
+        before: the unit as it was before the job.
+        signals: a subscription that was there before the job.
+    """
+
+    bus: Bus
+    unit: str
+    path: str
+    job: str
+    before: UnitState
+    clock: Clock
+    signals: Subscription
+
+    def __post_init__(self) -> None:
+        self._began = self.clock.running()
+        self._killed_after: float | None = None
+        self._kill_refused: str | None = None
+
+    async def follow(self, stop_limit_s: float, kill_limit_s: float, start_limit_s: float) -> Outcome:
+        """Wait for the job's end; end the stop by force where it takes too long."""
+        phase, deadline = _Phase.STOP, self._began + stop_limit_s
+        while True:
+            result = await self._result(min(LOOK_S, deadline - self.clock.running()))
+            state = await self._read()
+            if result is None and state is not None and state.job != self.job:
+                result = await self._result(0)  # it may have come between the wait and the look
+                if result is None:
+                    return self._missed(state)
+            if result is not None:
+                return self._finished(result, state)
+            if phase is not _Phase.START and state is not None and self._stopped(state):
+                phase, deadline = _Phase.START, self.clock.running() + start_limit_s
+            if self.clock.running() < deadline:
+                continue
+            if state is None:  # the bus is away, and systemd goes on without it
+                deadline = self.clock.running() + RETRY_S
+            elif phase is _Phase.STOP and state.active_state == "deactivating":
+                await self._kill()
+                phase, deadline = _Phase.KILL, self.clock.running() + kill_limit_s
+            else:
+                return self._overdue(phase, state)
+
+    async def _result(self, limit_s: float) -> str | None:
+        """The job's result, if it is told within the limit; None at any other signal too."""
+        for told in await self.signals.next(max(limit_s, 0.0)):
+            if told.member == "JobRemoved" and len(told.body) == 4 and told.body[1] == self.job:
+                return str(told.body[3])
+        return None
+
+    async def _read(self) -> UnitState | None:
+        try:
+            return await self.bus.state(self.path)
+        except SystemdError:
+            return None
+
+    def _stopped(self, state: UnitState) -> bool:
+        return self._new_life(state) or state.active_state in ("inactive", "failed")
+
+    def _new_life(self, state: UnitState) -> bool:
+        return state.invocation is not None and state.invocation != self.before.invocation
+
+    async def _kill(self) -> None:
+        try:
+            await self.bus.kill(self.unit, "all", signal.SIGKILL)
+            self._killed_after = self.clock.running() - self._began
+        except SystemdError as e:
+            self._kill_refused = str(e)
+
+    def _finished(self, result: str, state: UnitState | None) -> Outcome:
+        if result == "done":
+            return self._outcome(result, f"restarted: {self._durations(state)}", state)
+        why = JOB_RESULTS.get(result, "an unknown result")
+        if result == "failed" and state is not None and state.result not in (None, "success"):
+            why = f"{why} ({state.result})"
+        stood_down = "; standing down" if result == "canceled" else ""
+        return self._outcome(
+            result, f"the restart ended as {result!r}: {why}{stood_down}", state, stand_down=result == "canceled"
+        )
+
+    def _missed(self, state: UnitState) -> Outcome:
+        if self._new_life(state) and state.up:
+            return self._outcome("done", f"restarted, though the job's end was not seen: {self._durations(state)}", state)
+        return self._outcome("unknown", f"the restart's end was not seen; the unit is {state.active_state}", state)
+
+    def _overdue(self, phase: _Phase, state: UnitState) -> Outcome:
+        waited = self.clock.running() - self._began
+        if phase is _Phase.START:
+            what = f"the start is not done {waited:.0f} s after the restart was ordered"
+        elif phase is _Phase.STOP:
+            what = f"the restart did not begin within {waited:.0f} s: the unit is {state.active_state}, its job waits for others"
+        elif self._kill_refused is not None:
+            what = f"the stop has not ended after {waited:.0f} s and could not be forced: {self._kill_refused}"
+        else:
+            what = f"the stop has not ended after {waited:.0f} s, in spite of SIGKILL: processes are stuck in the kernel"
+        return self._outcome("timeout", what, state)
+
+    def _times(self, state: UnitState | None) -> tuple[float | None, float | None]:
+        """How long the stop and the start took, from systemd's own time stamps of this attempt."""
+        if state is None:
+            return None, None
+        stop_s = start_s = None
+        if state.inactive_enter_at is not None and state.inactive_enter_at >= self._began:
+            stop_s = state.inactive_enter_at - self._began
+        begin, end = state.inactive_exit_at, state.active_enter_at
+        if begin is not None and end is not None and end >= begin >= self._began:
+            start_s = end - begin
+        return stop_s, start_s
+
+    def _durations(self, state: UnitState | None) -> str:
+        stop_s, start_s = self._times(state)
+        parts = ["there was nothing to stop" if stop_s is None else f"stopped in {stop_s:.1f} s"]
+        if self._killed_after is not None:
+            parts[0] += f" (SIGKILL after {self._killed_after:.1f} s)"
+        if start_s is not None:
+            parts.append(f"started in {start_s:.1f} s")
+        return ", ".join(parts)
+
+    def _outcome(self, result: str, message: str, state: UnitState | None, *, stand_down: bool = False) -> Outcome:
+        stop_s, start_s = self._times(state)
+        return Outcome(
+            result=result,
+            message=message,
+            stand_down=stand_down,
+            killed=self._killed_after is not None,
+            stop_s=stop_s,
+            start_s=start_s,
+            inv=state.invocation if state is not None and self._new_life(state) else None,
+        )

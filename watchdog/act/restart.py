@@ -1,0 +1,138 @@
+"""One restart of the server's unit over D-Bus, from a last look to a named result.
+
+What this relies on (systemd 252 and later):
+
+* KillMode=control-group (the default): SIGTERM reaches all processes of the unit. SGLang's schedulers die of it at once;
+  its main process drains (tokenizer_manager.py, sigterm_watchdog): it waits for requests in flight, without end if the
+  server hangs, unless it holds itself for unhealthy. It does so after a /health that failed, so the caller lets one
+  /health run into its full deadline before it asks for a restart. Where that does not help, `stop_limit_s` ends the drain.
+* SIGKILL takes processes with pinned memory tens of seconds to obey, while the kernel unpins; that is no second failure.
+* RestartUnit into a start limit that is hit stops the server and leaves it down. ResetFailedUnit on the unit, active or
+  not, empties the counter, and NRestarts with it.
+* A "done" of Type=simple or exec means that the process was started, not that the server is ready: the caller verifies.
+"""
+
+from collections.abc import Callable
+
+from watchdog.act.attempt import Attempt, Outcome
+from watchdog.clock import Clock
+from watchdog.systemd import Bus, JobConflictError, NoAnswerError, SystemdError, UnitState
+
+KILL_LIMIT_S = 120.0
+START_LIMIT_S = 3600.0
+
+
+async def restart(
+    bus: Bus,
+    unit: str,
+    clock: Clock,
+    *,
+    stop_limit_s: float,
+    inv: str | None = None,
+    down: bool = False,
+    kill_limit_s: float = KILL_LIMIT_S,
+    start_limit_s: float = START_LIMIT_S,
+    begun: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Restart the unit once. If this is cancelled, the job goes on in systemd.
+
+    Args:
+        bus: the shared client; its `run` is somebody else's task.
+        unit: its name.
+        clock: the daemon's clock.
+        stop_limit_s: a stop that lasts longer, in seconds, is ended with SIGKILL.
+        inv: the life that the decision was about; another one stands now: nothing is done.
+        down: the caller knows that the unit is down without anybody having asked for it (a crash with status 0).
+            Otherwise a unit that is down and did not fail counts as stopped by a person, and nothing is done.
+        kill_limit_s: how long the processes may take to go after SIGKILL, in seconds.
+        start_limit_s: how long the start job may take, in seconds (Type=notify units with long start-ups).
+        begun: told the job's object path as soon as there is one.
+
+    Returns:
+        The outcome; errors of systemd and the bus are outcomes too ("refused" or "unknown").
+    """
+    try:
+        path = await bus.load(unit)
+        async with bus.watch(path) as signals:
+            await bus.look_at_host()
+            before = await bus.state(path)
+            refusal = await _last_look(bus, before, inv=inv, down=down)
+            if refusal is not None:
+                return refusal
+            if _start_limit_may_bite(before, clock):
+                await bus.reset_failed(unit)
+            try:
+                job = await bus.restart(unit)
+            except NoAnswerError as e:
+                return Outcome(result="unknown", message=f"whether the restart was begun is not known: {e}")
+            if begun is not None:
+                begun(job)
+            attempt = Attempt(bus=bus, unit=unit, path=path, job=job, before=before, clock=clock, signals=signals)
+            return await attempt.follow(stop_limit_s, kill_limit_s, start_limit_s)
+    except JobConflictError as e:
+        return Outcome(result="refused", message=f"not restarted: somebody else's job is pending ({e.text})", stand_down=True)
+    except SystemdError as e:
+        return Outcome(result="refused", message=f"not restarted: {e}")
+
+
+async def _last_look(bus: Bus, state: UnitState, *, inv: str | None, down: bool) -> Outcome | None:
+    """Why nothing is to be done; None if nothing speaks against the restart."""
+
+    def no(why: str, *, stand_down: bool = True) -> Outcome:
+        return Outcome(result="refused", message=f"not restarted: {why}", stand_down=stand_down)
+
+    if bus.shutting_down:
+        return no("the host is shutting down")
+    if state.load_state != "loaded":
+        return no(f"the unit is {state.load_state or 'of unknown state'}; check its name and file", stand_down=False)
+    if state.job is not None:
+        kind = await bus.job_type(state.job)
+        # A start that waits or lasts is what a stuck start-up looks like: the restart takes it over.
+        if kind is not None and kind != "start" and not bus.is_own(state.job):
+            return no(f"a {kind} job that we did not begin is pending")
+    if inv is not None and state.invocation is not None and state.invocation != inv:
+        return no("the unit has begun a new life since the decision")
+    if state.waits_for_restart:
+        return no("systemd is about to restart it itself (Restart=)")
+    if state.active_state == "inactive" and not down:
+        return no("the unit was stopped by somebody")
+    return None
+
+
+def _start_limit_may_bite(state: UnitState, clock: Clock) -> bool:
+    """Whether systemd may count the coming start over its limit: its window holds no start if the last one is older."""
+    if not state.start_limit_burst or state.start_limit_interval_s == 0:
+        return False
+    if state.start_limit_interval_s is None or state.inactive_exit_at is None:
+        return True
+    return clock.running() - state.inactive_exit_at <= state.start_limit_interval_s
+
+
+async def stop_kill(bus: Bus, unit: str, clock: Clock, *, kill_limit_s: float = KILL_LIMIT_S) -> Outcome:
+    """End a stop of our own restart that lasts too long, where `restart` is not there to do it (this daemon was started anew).
+
+    A stop that we did not order is none of our business: then nothing is done. After a start of the daemon, a job that it
+    remembers as its own is made known with `Bus.own`.
+
+    Args:
+        bus: the shared client; its `run` is somebody else's task.
+        unit: its name.
+        clock: the daemon's clock.
+        kill_limit_s: how long the processes may take to go after SIGKILL, in seconds.
+
+    Returns:
+        The outcome of the restart whose stop it was, or "refused".
+    """
+    try:
+        path = await bus.load(unit)
+        async with bus.watch(path) as signals:
+            state = await bus.state(path)
+            if state.active_state != "deactivating":
+                return Outcome(result="refused", message=f"not killed: the unit is {state.active_state}, not stopping")
+            if state.job is None or not bus.is_own(state.job):
+                message = "not killed: the stop was not ordered by this daemon"
+                return Outcome(result="refused", message=message, stand_down=True)
+            attempt = Attempt(bus=bus, unit=unit, path=path, job=state.job, before=state, clock=clock, signals=signals)
+            return await attempt.follow(0.0, kill_limit_s, START_LIMIT_S)
+    except SystemdError as e:
+        return Outcome(result="refused", message=f"not killed: {e}")

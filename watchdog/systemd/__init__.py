@@ -1,0 +1,33 @@
+"""systemd on the system bus: a typed client over dbus-fast, shared by observe/ and act/."""
+
+from watchdog.systemd.bus import Bus, running
+from watchdog.systemd.connection import RESYNC, Signal, Subscription
+from watchdog.systemd.errors import (
+    AccessDeniedError,
+    BusUnavailableError,
+    CallFailedError,
+    JobConflictError,
+    NoAnswerError,
+    NoSuchUnitError,
+    RefusedError,
+    SystemdError,
+)
+from watchdog.systemd.state import UnitState, updated
+
+__all__ = [
+    "RESYNC",
+    "AccessDeniedError",
+    "Bus",
+    "BusUnavailableError",
+    "CallFailedError",
+    "JobConflictError",
+    "NoAnswerError",
+    "NoSuchUnitError",
+    "RefusedError",
+    "Signal",
+    "Subscription",
+    "SystemdError",
+    "UnitState",
+    "running",
+    "updated",
+]
