@@ -93,3 +93,46 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
             "advice": i.advice,
             "evidence": list(i.evidence),
         }
+
+
+class Want(StrEnum):
+    """What a judge asks for. Whether it is done is decided in decide.py."""
+
+    RESTART = "restart"
+    PLAN_RESTART = "plan_restart"
+    ALERT = "alert"
+    DIAGNOSE = "diagnose"
+    VETO = "veto"
+    """A restart would be useless or harmful, for the reason given; the advice says what helps instead."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a judge asks for.
+
+    Attributes:
+        want: what is asked for.
+        reason: CamelCase word; one cause has one reason.
+        message: one sentence with the evidence.
+        severity: how much a person should care (alerts and vetoes).
+        advice: what a person should do, or None.
+        evidence: the single facts, each a short phrase.
+        unmet: for a veto: it calls for a restart by itself, which it then withholds (the server is down or will be).
+    """
+
+    want: Want
+    reason: str
+    message: str
+    severity: Severity = Severity.WARNING
+    advice: str | None = None
+    evidence: tuple[str, ...] = ()
+    unmet: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What one judge says at one moment: a condition (without its `since`), and what it asks for."""
+
+    type: str
+    status: Status
+    reason: str
+    message: str
+    calls: tuple[Call, ...] = ()

@@ -1,0 +1,94 @@
+"""Does the server still say the right thing? Judged by its canaries' answers, against the answers it gave before."""
+
+from watchdog.config import Judging
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+
+ERRORS_S = 120.0
+
+
+def judge(f: Facts, policy: Judging, now: float) -> Verdict:
+    """The condition AnswersSane."""
+    kind = "AnswersSane"
+    a = f.answers
+    if f.life.phase() is not Phase.SERVING or f.pause.holds(now):
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
+    if a.bad:
+        return _bad(f, policy, now)
+    failing = _errors(f, now)
+    if failing is not None:
+        return failing
+    if a.last_good_at is None:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message="No canary has been answered yet.")
+    return Verdict(
+        type=kind,
+        status=Status.TRUE,
+        reason="Sane",
+        message=f"The last canary's answer, {now - a.last_good_at:.0f} s ago, made sense.",
+    )
+
+
+def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
+    kind = "AnswersSane"
+    a = f.answers
+    since, grade, reason = a.bad[0]
+    count = len(a.bad)
+    message = f"{count} canaries in a row were answered with {grade} text since {now - since:.0f} s: {a.bad[-1][2]}"
+    if count < policy.garbage_count:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="OddAnswer", message=f"{message}.", calls=())
+    evidence = [f"{count} bad answers in a row", a.bad[-1][2]]
+    if a.good_ever:
+        evidence.append(f"{a.good_ever} good answers before")
+    recent = f.accepted.now(now)
+    if recent is not None and recent[0] <= 1.01 and (f.accepted.baseline() or 0) > 1.2:
+        evidence.append("no draft token is accepted any more")
+    if not a.good_ever:
+        call = Call(
+            want=Want.VETO,
+            reason="GarbageFromTheStart",
+            message=f"{message}; it never gave a good answer.",
+            severity=Severity.CRITICAL,
+            advice="A restart repeats it: check the weights, the quantisation and attention back ends, and the SGLang version for this GPU.",
+            evidence=tuple(evidence),
+            unmet=True,
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason="GarbageFromTheStart", message=f"{message}.", calls=(call,))
+    call = Call(
+        want=Want.RESTART,
+        reason="GarbageAnswers",
+        message=f"{message}; it answered well before.",
+        severity=Severity.CRITICAL,
+        advice="If it comes back after the restart it is a fault of the software: keep the transcripts.",
+        evidence=tuple(evidence),
+    )
+    return Verdict(type=kind, status=Status.FALSE, reason="GarbageAnswers", message=f"{message}.", calls=(call,))
+
+
+def _errors(f: Facts, now: float) -> Verdict | None:
+    kind = "AnswersSane"
+    errors = list(f.answers.errors)
+    if not errors:
+        return None
+    lasting = now - errors[0].t
+    last = errors[-1]
+    what = f"HTTP {last.status}" if last.outcome == "status" else last.outcome
+    ended = f.work.ended_at
+    message = (
+        f"{len(errors)} canaries in a row failed at once ({what}{f': {last.detail}' if last.detail else ''}) for {lasting:.0f} s"
+    )
+    reaching = ended is not None and ended > errors[0].t + 5
+    if len(errors) < 4 or lasting < ERRORS_S or reaching:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="CanaryErrors", message=f"{message}.")
+    if last.outcome == "malformed":
+        advice = "Look at the transcript of a canary: something answers that is not SGLang, or its API has changed."
+        alert = Call(want=Want.ALERT, reason="MalformedAnswers", message=f"{message}.", severity=Severity.CRITICAL, advice=advice)
+        return Verdict(type=kind, status=Status.FALSE, reason="MalformedAnswers", message=f"{message}.", calls=(alert,))
+    call = Call(
+        want=Want.RESTART,
+        reason="CanaryErrors",
+        message=f"{message}, and no request of a user was seen to end.",
+        severity=Severity.CRITICAL,
+        evidence=(f"{len(errors)} times {what}", "no request ended meanwhile"),
+    )
+    return Verdict(type=kind, status=Status.FALSE, reason="CanaryErrors", message=f"{message}.", calls=(call,))

@@ -1,0 +1,181 @@
+"""From what the judges ask for to what is done: vetoes, stand-downs, budget, back-off, and each thing said once.
+
+The order of the guards is the policy:
+
+1. a person, the host or systemd at work: stand down;
+2. blind: nothing;
+3. a condemned incarnation: wait for the next;
+4. a veto: withhold, and say what helps instead;
+5. the budget: withhold, and alert; the back-off: wait;
+6. restart.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from watchdog.config import Restarting
+from watchdog.judge.facts import Facts
+from watchdog.judge.ledger import Ledger
+from watchdog.judge.verdict import Action, Call, Intent, Severity, Verdict, Want
+
+CLEAR_S = 120.0
+"""An alert is over when nothing has called for it for so long."""
+FORGET_S = 6 * 3600.0
+"""A veto that was said is said again after so long, if it still stands in the way."""
+RETRY_S = 900.0
+"""A restart that was ordered and brought no new life is thought of as failed after so long."""
+AGAIN_S = 3600.0
+"""The same fault so soon after its restart: the restart did not cure it."""
+
+
+def decide(f: Facts, verdicts: Iterable[Verdict], ledger: Ledger, policy: Restarting, now: float) -> list[Intent]:
+    """The intents of this moment. Writes what it decided into the ledger; everything else is read only."""
+    calls = [c for v in verdicts for c in v.calls]
+    out: list[Intent] = []
+    _settle(f, ledger, now)
+    out += _alerts(calls, ledger, now)
+    if stand_down(f, now) is None and not f.senses.blind(now) and not _condemned(f, ledger, now):
+        out += _diagnoses(f, calls, ledger)
+        out += _restarts(f, calls, ledger, policy, now)
+        out += _plans(calls, ledger, now)
+    return out
+
+
+def stand_down(f: Facts, now: float) -> str | None:
+    """Why nothing may be done to the unit now, whatever it calls for; None if nothing forbids it."""
+    life = f.life
+    if f.paused(now):
+        return "paused by a person" + (f": {f.pause_reason}" if f.pause_reason else "")
+    if f.senses.last is not None and f.senses.last.shutting_down:
+        return "the host is going down"
+    if life.job is not None:
+        return f"a {life.job} job of somebody else is running"
+    if life.stop_asked_at is not None:
+        return f"{life.asked_by} asked for a stop"
+    if life.sigterm_at is not None and life.unit is not None and life.unit.active_state == "active":
+        return "the server drains after a SIGTERM"
+    return None
+
+
+def _condemned(f: Facts, ledger: Ledger, now: float) -> bool:
+    if ledger.condemned_at is None or f.life.inv != ledger.condemned:
+        return False
+    return now - ledger.condemned_at < RETRY_S or f.life.our_job
+
+
+def _settle(f: Facts, ledger: Ledger, now: float) -> None:
+    """A new life lifts what belonged to the old one; a proven one proves the restart that brought it."""
+    if ledger.condemned_at is not None and f.life.inv != ledger.condemned:
+        ledger.condemned, ledger.condemned_at = None, None
+    if f.life.proven and f.answers.good and ledger.restarts:
+        ledger.restarts[-1].proven = True
+    if f.life.proven and f.life.dying_at is None:
+        for reason in ("SameEarlyDeath", "PortTaken", "GpuMemoryTaken", "ShmFull"):
+            ledger.withheld.pop(reason, None)
+    for reason, t in list(ledger.withheld.items()):
+        if now - t > FORGET_S:
+            del ledger.withheld[reason]
+
+
+def _alerts(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
+    """Each alert once, on its edge; cleared when nothing calls for it any more."""
+    for call in calls:
+        if call.want is not Want.ALERT:
+            continue
+        if call.reason not in ledger.alerts:
+            yield _intent(Action.ALERT, call)
+        ledger.alerts[call.reason] = now
+    for reason, last in list(ledger.alerts.items()):
+        if now - last > CLEAR_S:
+            del ledger.alerts[reason]
+            yield Intent(action=Action.CLEAR, reason=reason, severity=Severity.INFO, message=f"{reason} is over.")
+
+
+def _diagnoses(f: Facts, calls: list[Call], ledger: Ledger) -> Iterator[Intent]:
+    """Evidence is gathered once for each suspicion in a life."""
+    for call in calls:
+        if call.want is Want.DIAGNOSE and ledger.diagnosed.get(call.reason, "") != f.life.inv:
+            ledger.diagnosed[call.reason] = f.life.inv
+            yield _intent(Action.DIAGNOSE, call)
+
+
+def _plans(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
+    for call in calls:
+        if call.want is Want.PLAN_RESTART and now - ledger.planned.get(call.reason, -1e18) > FORGET_S:
+            ledger.planned[call.reason] = now
+            yield _intent(Action.PLAN_RESTART, call)
+
+
+def _restarts(f: Facts, calls: list[Call], ledger: Ledger, policy: Restarting, now: float) -> Iterator[Intent]:
+    wanted = [c for c in calls if c.want is Want.RESTART]
+    vetoes = [c for c in calls if c.want is Want.VETO]
+    if not wanted and not any(v.unmet for v in vetoes):
+        return
+    if vetoes:
+        # The veto that itself says why the server cannot come up names the cause best.
+        veto = next((v for v in vetoes if v.unmet), vetoes[0])
+        yield from _withhold(veto, wanted, ledger, now)
+        return
+    if f.life.in_transit:
+        return
+    call = wanted[0]
+    again = _again(f, call, ledger, now)
+    if again is not None:
+        yield from _withhold(again, wanted, ledger, now)
+        return
+    spent = ledger.spent(policy, now)
+    if spent is not None:
+        advice = "Find the cause with the incidents' bundles, then `sglang-watchdog resume` or restart by hand."
+        veto = Call(
+            want=Want.VETO,
+            reason="BudgetSpent",
+            message=f"{call.message} But {spent}.",
+            severity=Severity.CRITICAL,
+            advice=advice,
+        )
+        yield from _withhold(veto, wanted, ledger, now)
+        return
+    if ledger.wait_s(policy, now) > 0:
+        return
+    if ledger.diagnosed.get(call.reason, "") != f.life.inv:
+        ledger.diagnosed[call.reason] = f.life.inv
+        yield _intent(Action.DIAGNOSE, call)
+    ledger.order(now, call.reason, f.life.inv, policy)
+    yield _intent(Action.RESTART, call)
+
+
+def _again(f: Facts, call: Call, ledger: Ledger, now: float) -> Call | None:
+    """The same fault soon after its restart, in a life that never served: the cause outlives restarts."""
+    same = [r for r in ledger.restarts if r.reason == call.reason and now - r.t < AGAIN_S]
+    if not same or same[-1].proven:
+        return None
+    message = f"{call.message} The restart {(now - same[-1].t) / 60:.0f} min ago, for the same reason, did not cure it."
+    advice = "The cause outlives restarts: look at configuration, devices and the bundle of the first incident."
+    return Call(
+        want=Want.VETO, reason="NotCured", message=message, severity=Severity.CRITICAL, advice=advice, evidence=call.evidence
+    )
+
+
+def _withhold(veto: Call, wanted: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
+    if veto.reason in ledger.withheld:
+        return
+    ledger.withheld[veto.reason] = now
+    evidence = (*veto.evidence, *(w.message for w in wanted[:1]))
+    yield Intent(
+        action=Action.WITHHOLD,
+        reason=veto.reason,
+        severity=Severity.CRITICAL,
+        message=veto.message,
+        advice=veto.advice,
+        evidence=evidence,
+    )
+
+
+def _intent(action: Action, call: Call) -> Intent:
+    return Intent(
+        action=action,
+        reason=call.reason,
+        severity=call.severity,
+        message=call.message,
+        advice=call.advice,
+        evidence=call.evidence,
+    )

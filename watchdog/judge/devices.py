@@ -1,0 +1,104 @@
+"""GPUs and their driver: what they are worth as evidence, and when they make a restart useless."""
+
+from watchdog.judge import throttling
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.devices import Devices
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.units import format_gib as gib
+
+POLLS = 2
+"""A GPU must be gone in so many rounds: one round after a boot may miss it."""
+GIB = 1024**3
+
+
+def judge(f: Facts, now: float) -> Verdict:
+    """The condition DevicesHealthy."""
+    kind = "DevicesHealthy"
+    d = f.devices
+    fault = _fault(d)
+    if fault is not None:
+        veto, alert = fault
+        return Verdict(type=kind, status=Status.FALSE, reason=veto.reason, message=veto.message, calls=(veto, alert))
+    if d.last is None:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No GPU has been looked at.")
+    if not d.last.ok:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotReadable", message=f"NVML says: {d.last.error}.")
+    leak = _leak(d)
+    if leak is not None:
+        return Verdict(type=kind, status=Status.FALSE, reason=leak[0].reason, message=leak[0].message, calls=leak)
+    slow = throttling.judge_rounds(list(d.rounds)) if d.rounds else None
+    if slow is not None:
+        call = Call(
+            want=Want.ALERT, reason="GpuThrottled", message=slow.message, advice=slow.advice, evidence=tuple(slow.evidence)
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason="GpuThrottled", message=slow.message, calls=(call,))
+    return Verdict(
+        type=kind, status=Status.TRUE, reason="Healthy", message=f"{len(d.last.gpus)} GPUs, none lost, none held back."
+    )
+
+
+def _fault(d: Devices) -> tuple[Call, Call] | None:
+    """What makes a restart useless or dangerous: a veto, and the alert that goes with it."""
+    if d.latched:
+        at, fact = next(iter(d.latched.values()))
+        return _both("DeviceFault", f"{fact.sentence} (kernel log)", fact.advice, (f"kernel line at {at:.0f}",))
+    if d.error == "version_mismatch":
+        message = "The NVIDIA user-space library and the loaded kernel module differ: a running server goes on, but no start will succeed."
+        return _both(
+            "DriverMismatch", message, "Reboot, or reload the kernel module, when it suits; do not restart the server before.", ()
+        )
+    if d.error == "driver_timeout":
+        message = "The NVIDIA driver does not answer: calls into it never return."
+        return _both("DriverWedged", message, "Reboot the host; a restart of the server would hang in the driver too.", ())
+    if d.error == "lost" and d.bad_rounds >= POLLS:
+        return _both(
+            "DeviceLost", "NVML reports a lost GPU.", "Reboot or power-cycle the host: only that brings a lost GPU back.", ()
+        )
+    if d.error == "no_driver" and d.most and d.bad_rounds >= POLLS:
+        return _both(
+            "DriverGone",
+            "The NVIDIA driver is no longer loaded.",
+            "Load the driver (or reboot) before the server is started.",
+            (),
+        )
+    count = len(d.good.gpus) if d.good is not None else d.most
+    if d.good is not None and d.bad_rounds >= POLLS and count < d.most:
+        message = f"Only {count} of {d.most} GPUs are there: one has fallen off the bus."
+        return _both(
+            "DeviceLost",
+            message,
+            "Reboot or power-cycle the host: only that brings a lost GPU back.",
+            (f"{count} of {d.most} GPUs",),
+        )
+    return None
+
+
+def _both(reason: str, message: str, advice: str | None, evidence: tuple[str, ...]) -> tuple[Call, Call]:
+    veto = Call(want=Want.VETO, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice, evidence=evidence)
+    alert = Call(want=Want.ALERT, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice, evidence=evidence)
+    return veto, alert
+
+
+def _leak(d: Devices) -> tuple[Call, ...] | None:
+    """Device memory is flat after the start: a steady climb ends in an out-of-memory error."""
+    worst: tuple[float, str, float] | None = None
+    for index, series in d.memory.items():
+        climb = series.climb(2 * GIB, 900.0)
+        device = next((g for g in d.good.gpus if g.index == index), None) if d.good is not None else None
+        if climb is None or device is None or device.mem_total is None or device.mem_used is None:
+            continue
+        left = (device.mem_total - device.mem_used) / climb.per_s
+        if worst is None or left < worst[0]:
+            worst = (
+                left,
+                f"GPU {index} holds {gib(climb.grown)} more than after the start and grows by {gib(climb.per_s * 3600)} an hour",
+                left,
+            )
+    if worst is None or worst[0] > 24 * 3600:
+        return None
+    message = f"{worst[1]}; it is full in {worst[0] / 60:.0f} min."
+    advice = "Restart the server in a quiet moment before it runs out of GPU memory."
+    alert = Call(want=Want.ALERT, reason="GpuMemoryLeak", message=message, advice=advice)
+    if worst[0] < 4 * 3600:
+        return (alert, Call(want=Want.PLAN_RESTART, reason="GpuMemoryLeak", message=message, advice=advice))
+    return (alert,)

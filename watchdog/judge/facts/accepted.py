@@ -1,0 +1,51 @@
+"""Is the draft model still believed? A collapse costs speed; exactly nothing, or more than ever, hints at garbage."""
+
+import statistics
+from collections import deque
+
+from watchdog.observation import Metrics
+
+LEARN_COUNT = 30
+WINDOW_S = 600.0
+"""What holds for shorter than this is the mix of requests."""
+
+
+class Accepted:
+    """Folds accept lengths of this life: a baseline from its beginning, and the last minutes."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life learns anew."""
+        self.first: list[float] = []
+        self.recent: deque[tuple[float, float]] = deque()
+        self._scraped = -1.0
+
+    def see(self, t: float, accept: float, running: float) -> None:
+        """Take in one figure of a decode batch that had `running` requests."""
+        if running <= 0 or accept <= 0:
+            return
+        if len(self.first) < LEARN_COUNT:
+            self.first.append(accept)
+        self.recent.append((t, accept))
+        while self.recent and self.recent[0][0] < t - WINDOW_S:
+            self.recent.popleft()
+
+    def see_metrics(self, o: Metrics, *, moving: bool) -> None:
+        """Take in the gauge, but only while decode counters move: it keeps its last value when idle."""
+        value = o.values.get("spec_accept_length") if o.ok else None
+        if value is not None and moving and value != self._scraped:
+            self._scraped = value
+            self.see(o.t, value, o.values.get("num_running_reqs", 0.0) or 1.0)
+
+    def baseline(self) -> float | None:
+        """The usual accept length of this life; None before enough was seen."""
+        return statistics.median(self.first) if len(self.first) >= LEARN_COUNT else None
+
+    def now(self, now: float) -> tuple[float, int, float] | None:
+        """(median, count, span in seconds) of the last minutes; None without traffic."""
+        values = [(t, a) for t, a in self.recent if t > now - WINDOW_S]
+        if len(values) < 10:
+            return None
+        return statistics.median(a for _, a in values), len(values), values[-1][0] - values[0][0]

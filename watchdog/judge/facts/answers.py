@@ -1,0 +1,44 @@
+"""Does the server still say the right thing? Judged by its canaries' answers, against the answers it gave before."""
+
+from collections import deque
+
+from watchdog.judge import text
+from watchdog.judge.facts.probes import refused_us
+from watchdog.judge.text import Quality
+from watchdog.observation import Probe
+
+
+class Answers:
+    """Folds canary answers. What was good in this life or in one before is remembered; the run of bad ones is not."""
+
+    def __init__(self) -> None:
+        self.good_ever = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life has given no answer yet."""
+        self.bad: list[tuple[float, str, str]] = []
+        """The present run of bad answers: (t, grade, reason)."""
+        self.good = 0
+        self.last_good_at: float | None = None
+        self.errors: deque[Probe] = deque(maxlen=50)
+        """The present run of canaries that got an HTTP error or a malformed body at once."""
+        self.last_answer: Probe | None = None
+
+    def see(self, o: Probe) -> None:
+        """Take in a chat or prefix probe of the present life."""
+        if o.outcome == "ok" and o.answer is not None:
+            self.errors.clear()
+            self.last_answer = o
+            graded = text.grade(o.answer, o.expects)
+            if graded.quality is Quality.GOOD:
+                self.bad.clear()
+                self.good += 1
+                self.good_ever += 1
+                self.last_good_at = o.t
+            elif graded.quality in (Quality.DEGENERATE, Quality.EMPTY):
+                self.bad.append((o.t, str(graded.quality), graded.reason))
+        elif o.outcome in ("malformed", "reset") or (o.outcome == "status" and not refused_us(o)):
+            self.errors.append(o)
+        elif o.outcome == "ok":
+            self.errors.clear()

@@ -1,0 +1,279 @@
+"""All folds of one server side by side, and the one place that hands each observation to those it concerns."""
+
+from watchdog import observation as o
+from watchdog.judge.facts.accepted import Accepted
+from watchdog.judge.facts.answers import Answers
+from watchdog.judge.facts.devices import Devices
+from watchdog.judge.facts.learned import Learned
+from watchdog.judge.facts.life import Life, Phase
+from watchdog.judge.facts.memory import Memory
+from watchdog.judge.facts.pause import Pause
+from watchdog.judge.facts.probes import Probes
+from watchdog.judge.facts.ranks import Ranks
+from watchdog.judge.facts.refusals import Refusals
+from watchdog.judge.facts.senses import Senses
+from watchdog.judge.facts.start import Start
+from watchdog.judge.facts.work import Work
+from watchdog.sglang import arguments
+from watchdog.sglang.loglines import Line, Mark, classify
+
+SETTLE_S = 600.0
+"""What is allocated within so long after readiness belongs to warming up."""
+FIRST_TOKEN = "time_to_first_token_seconds"
+
+
+class Facts:
+    """The folds of one server, in step with each other."""
+
+    def __init__(self, learned: Learned | None = None, *, mid_life: bool = False) -> None:
+        self.learned = learned or Learned()
+        self.life = Life(mid_life=mid_life)
+        self.start = Start()
+        self.work = Work()
+        self.probes = Probes()
+        self.ranks = Ranks()
+        self.answers = Answers()
+        self.refusals = Refusals()
+        self.pause = Pause()
+        self.accepted = Accepted()
+        self.memory = Memory()
+        self.devices = Devices()
+        self.senses = Senses()
+        self.forgiven_at: float | None = None
+        """Until when silence and failures prove nothing, since we did not run ourselves."""
+        self.paused_until: float | None = None
+        """Until when a person has paused us; infinity for "until resumed"."""
+        self.pause_reason = ""
+        self.trouble: dict[str, tuple[float, Line]] = {}
+        """Lines of this life that tell of trouble without an end: text of the line → (when, line)."""
+        self.metrics_failed_at: float | None = None
+        self._ttft: list[tuple[float, float, float]] = []
+
+    def see(self, x: o.Observation) -> bool:
+        """Take in one observation. True: it is urgent, so judge now.
+
+        What belongs to an earlier life is dropped: it can neither bless nor damn the present one.
+        """
+        match x:
+            case o.Log():
+                return self._log(x)
+            case o.Probe():
+                return self._probe(x)
+            case o.Metrics():
+                self._metrics(x)
+            case o.Gpu():
+                stepping = self.work.stepped_at is not None and x.t - self.work.stepped_at < 15.0
+                self.devices.see(x, working=stepping and self.work.in_hand(x.t), settled=self._settled(x.t))
+                self.start.see_gpu(x)
+            case o.Procs():
+                return self._procs(x)
+            case o.Cgroup():
+                if self._present(x):
+                    self.memory.see_cgroup(x, settled=self._settled(x.t))
+                    self.start.see_cgroup(x)
+            case o.Host():
+                self.memory.see_host(x)
+            case o.Unit():
+                return self._unit(x)
+            case o.Job():
+                self.life.see_job(x)
+                return True
+            case o.Self():
+                if self.senses.see(x):
+                    self._forgive(x.t)
+            case o.Kernel():
+                self.devices.see_kernel(x)
+                return True
+            case o.Port():
+                self.life.see_port(x)
+                return self.life.port_taken
+            case o.Server():
+                self.life.see_server(x)
+            case o.Operator():
+                self._operator(x)
+                return True
+            case _:
+                pass
+        return False
+
+    # ---- one by one
+
+    def _present(self, x: o.Observation) -> bool:
+        return x.inv is None or self.life.inv is None or x.inv == self.life.inv
+
+    def _unit(self, x: o.Unit) -> bool:
+        before = (
+            self.life.inv,
+            self.life.unit.active_state if self.life.unit else None,
+            self.life.unit.sub_state if self.life.unit else None,
+        )
+        self.life.see_unit(x)
+        if self.life.inv != before[0]:
+            self._new_life(x.since if x.since is not None else x.t)
+        return before != (self.life.inv, x.active_state, x.sub_state)
+
+    def _new_life(self, since: float) -> None:
+        for fold in (
+            self.work,
+            self.probes,
+            self.ranks,
+            self.answers,
+            self.refusals,
+            self.pause,
+            self.accepted,
+            self.memory,
+            self.devices,
+        ):
+            fold.begin()
+        self.start.begin(since)
+        self.trouble.clear()
+        self._ttft.clear()
+
+    def _log(self, x: o.Log) -> bool:
+        if x.origin == "journald":
+            if x.dropped:
+                self.senses.lose(x.t, x.dropped)
+            return False
+        if x.origin == "systemd":
+            self.life.see_systemd(x)
+            return False
+        if not self._present(x):
+            return False
+        line = classify(x.message)
+        if self.life.ready_at is None:
+            self.start.see_line(x, line)
+        if line is None:
+            return False
+        self._line(x, line)
+        return line.fatal or line.mark in (Mark.READY, Mark.SIGTERM)
+
+    def _line(self, x: o.Log, line: Line) -> None:
+        t = x.written
+        mark = line.mark
+        if mark in (Mark.PREFILL, Mark.DECODE):
+            self.work.see_batch(t, line)
+            if mark is Mark.DECODE and "accept_len" in line.fields:
+                self.accepted.see(t, line.fields["accept_len"], line.fields.get("running", 0.0))
+        elif mark is Mark.ACCESS:
+            self.refusals.see_access(t, line)
+            self.pause.see_access(t, line)
+        elif mark is Mark.HEALTH_FAILED:
+            silence, waited = line.fields.get("silence_s"), line.fields.get("waited_s", 20.0)
+            if silence is not None and self.life.since is not None and t - silence - waited >= self.life.since:
+                self.work.see_heartbeat(t - silence - waited)
+        elif mark is Mark.HOST_POOL:
+            self.memory.announce(line)
+        elif mark is Mark.ARGS and self.life.server is None:
+            args = arguments.parse_server_args_line(x.message)
+            if args:
+                self.life.see_server(o.Server(t=x.t, inv=self.life.inv, args=args))
+        elif mark in (Mark.HICACHE_TROUBLE, Mark.NAN, Mark.MEMORY_UNBALANCED, Mark.HOST_MEMORY_SHORT):
+            self.trouble.setdefault(line.message[:120], (t, line))
+        self.life.see_line(x, line)
+
+    def _probe(self, x: o.Probe) -> bool:
+        if not self._present(x) or x.outcome == "skipped":
+            return False
+        if self.forgiven_at is not None and x.t - (x.total_s or 0.0) < self.forgiven_at and x.outcome != "ok":
+            return False
+        if self.life.port_taken:
+            return False
+        self.probes.see(x)
+        self.refusals.see_probe(x)
+        self.pause.see_probe(x)
+        was_ready = self.life.ready_at is not None
+        self.life.see_probe(x)
+        if x.probe in ("chat", "prefix"):
+            self.answers.see(x)
+        return x.outcome != "ok" or not was_ready
+
+    def _metrics(self, x: o.Metrics) -> None:
+        if not self._present(x):
+            return
+        if not x.ok:
+            self.metrics_failed_at = x.t if x.error != "absent" else self.metrics_failed_at
+            return
+        self.metrics_failed_at = None
+        self.work.see_metrics(x)
+        self.accepted.see_metrics(x, moving=self.work.scrape_moved_at == x.t)
+        count, total = x.values.get(f"{FIRST_TOKEN}_count"), x.values.get(f"{FIRST_TOKEN}_sum")
+        if count is not None and total is not None:
+            self._ttft.append((x.t, count, total))
+            while self._ttft and self._ttft[0][0] < x.t - 600.0:
+                self._ttft.pop(0)
+
+    def _procs(self, x: o.Procs) -> bool:
+        if not self._present(x) or not self.life.active:
+            return False
+        self.ranks.see(x)
+        self.memory.see_procs(x, settled=self._settled(x.t))
+        if self.ranks.compiler_at == x.t:
+            self.start.see_compiler(x.t, self.ranks.compiler)
+        return bool(self.ranks.missing)
+
+    def _operator(self, x: o.Operator) -> None:
+        if x.action == "pause":
+            self.paused_until = float("inf") if x.until is None else x.until
+            self.pause_reason = x.reason or ""
+        elif x.action == "resume":
+            self.paused_until = None
+        elif x.action == "repaired":
+            self.devices.repaired()
+            self.life.deaths.clear()
+
+    def _forgive(self, t: float) -> None:
+        """We did not run: whatever was late meanwhile was late for us."""
+        self.forgiven_at = t
+        self.probes.begin()
+        self.work.forgive(t)
+        self.answers.errors.clear()
+
+    def _settled(self, t: float) -> bool:
+        ready = self.life.ready_at
+        return ready is not None and t - ready > SETTLE_S and self.life.phase() is Phase.SERVING
+
+    # ---- what judges ask of several folds at once
+
+    def rank_count(self) -> int:
+        """How many scheduler processes there should be here; at least 1."""
+        return max(1, arguments.ranks_here(self.life.server.args)) if self.life.server is not None else 1
+
+    def metrics_fail(self, now: float) -> bool:
+        """Whether scrapes fail at the moment, though the endpoint is there."""
+        return self.metrics_failed_at is not None and now - self.metrics_failed_at < 60.0
+
+    def first_token_wait_s(self, now: float) -> float:
+        """The mean time to first token of the requests of the last minutes, in seconds; 0 if none is known."""
+        recent = [s for s in self._ttft if s[0] > now - 300.0]
+        if len(recent) < 2:
+            return 0.0
+        count, total = recent[-1][1] - recent[0][1], recent[-1][2] - recent[0][2]
+        return total / count if count > 0 and total >= 0 else 0.0
+
+    def paused(self, now: float) -> bool:
+        """Whether a person has paused us."""
+        return self.paused_until is not None and now < self.paused_until
+
+    def doing(self, now: float) -> str:
+        """What the server does, as a phrase."""
+        running = self.work.figure("num_running_reqs", "running")
+        queue = self.work.figure("num_queue_reqs", "queue")
+        if running is None or not self.work.in_hand(now):
+            return "Idle"
+        return f"{running:.0f} running" + (f", {queue:.0f} waiting" if queue else "")
+
+    def eta_s(self, now: float) -> float | None:
+        """How long the start still takes, from earlier starts; None if nothing is known."""
+        since = self.life.since
+        whole = self.learned.start_s
+        if whole is None or since is None:
+            return self.start.eta_s if self.start.step is not None and self.start.eta_s else None
+        return max(0.0, whole - (now - since))
+
+    def learned_step_s(self, title: str) -> float | None:
+        """How long this phase took in earlier starts, in seconds; None if unknown."""
+        return self.learned.phases.get(title)
+
+    def learned_accept(self) -> float | None:
+        """The accept length that was learned as usual; None if unknown."""
+        return self.learned.accept_length

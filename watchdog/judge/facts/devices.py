@@ -1,0 +1,120 @@
+"""GPUs and their driver: what they are worth as evidence, and when they make a restart useless."""
+
+from collections import deque
+
+from watchdog.judge import kernel_lines, throttling
+from watchdog.judge.facts.trend import Series
+from watchdog.judge.kernel_lines import KernelFact
+from watchdog.observation import Gpu, GpuDevice, Kernel
+
+FRESH_S = 30.0
+POLLS = 2
+"""A GPU must be gone in so many rounds: one round after a boot may miss it."""
+GIB = 1024**3
+
+
+class Devices:
+    """Folds NVML rounds and kernel lines. Faults of devices outlive the server's life: a latch holds until proof or a person lifts it."""
+
+    def __init__(self) -> None:
+        self.last: Gpu | None = None
+        self.good: Gpu | None = None
+        self.most = 0
+        self.bad_rounds = 0
+        self.error = ""
+        self.latched: dict[str, tuple[float, KernelFact]] = {}
+        self.notable: deque[tuple[float, KernelFact]] = deque(maxlen=20)
+        self.rounds: deque[Gpu] = deque()
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life: what its work draws is learned anew, what the devices are is kept."""
+        self.idle_w: float | None = None
+        self.work_w: float | None = None
+        self.memory: dict[int, Series] = {}
+
+    def see(self, o: Gpu, *, working: bool, settled: bool) -> None:
+        """Take in one NVML round, and whether the engine was stepping meanwhile."""
+        self.last = o
+        if not o.ok:
+            self.bad_rounds = self.bad_rounds + 1 if o.error == self.error else 1
+            self.error = o.error or "unknown"
+            return
+        self.bad_rounds, self.error = 0, ""
+        before, self.good = self.good, o
+        self.most = max(self.most, len(o.gpus), o.expected or 0)
+        if before is not None and len(o.gpus) < self.most:
+            self.bad_rounds = 1 if len(before.gpus) >= self.most else POLLS
+        self.rounds.append(o)
+        while self.rounds and self.rounds[0].t < o.t - throttling.WINDOW_S:
+            self.rounds.popleft()
+        power = self._power(o)
+        if power is not None:
+            self.idle_w = power if self.idle_w is None else min(self.idle_w, power)
+            if working:
+                self.work_w = power if self.work_w is None else max(power, self.work_w * 0.98 + power * 0.02)
+        if settled:
+            for g in o.gpus:
+                if g.mem_used is not None:
+                    self.memory.setdefault(g.index, Series()).add(o.t, g.mem_used)
+
+    def see_kernel(self, o: Kernel) -> None:
+        """Take in a line of the kernel log."""
+        fact = kernel_lines.classify(o.message)
+        if fact is None:
+            return
+        self.notable.append((o.written, fact))
+        if fact.blocks_restart:
+            self.latched.setdefault(fact.kind, (o.written, fact))
+
+    def repaired(self) -> None:
+        """A person says that the devices are well again."""
+        self.latched.clear()
+        self.bad_rounds = 0
+        self.most = len(self.good.gpus) if self.good is not None else 0
+
+    @staticmethod
+    def _power(o: Gpu) -> float | None:
+        watts = [g.power_w for g in o.gpus if g.power_w is not None]
+        return sum(watts) / len(watts) if watts else None
+
+    def fresh(self, now: float) -> Gpu | None:
+        """The last good round, if it is recent enough to be believed."""
+        return self.good if self.good is not None and self.good is self.last and now - self.good.t <= FRESH_S else None
+
+    def at_work(self, now: float) -> bool:
+        """Whether the GPUs draw the power of real work. Utilisation alone proves nothing: polling collectives show 100 %."""
+        o = self.fresh(now)
+        power = self._power(o) if o is not None else None
+        if o is None or power is None or self.idle_w is None:
+            return False
+        limits = [g.power_limit_w for g in o.gpus if g.power_limit_w]
+        limit = sum(limits) / len(limits) if limits else None
+        high = self.work_w if self.work_w is not None and self.work_w > self.idle_w * 1.5 else (limit * 0.6 if limit else None)
+        return high is not None and power > self.idle_w + 0.45 * (high - self.idle_w) and power > self.idle_w * 1.3
+
+    def oddity(self, now: float) -> str | None:
+        """What the GPUs add to a suspicion, as a phrase."""
+        o = self.fresh(now)
+        if o is None or not o.gpus:
+            return None
+        utils = [g.util for g in o.gpus if g.util is not None]
+        power = self._power(o)
+        if not utils or power is None:
+            return None
+        if min(utils) > 0.95 and not self.at_work(now):
+            return f"GPUs at full use but only {power:.0f} W"
+        if max(utils) < 0.05:
+            return f"GPUs idle at {power:.0f} W"
+        return None
+
+    def strangers(self) -> list[tuple[GpuDevice, int, int]]:
+        """Processes outside the unit that hold a lot of device memory: (GPU, pid, bytes)."""
+        if self.good is None:
+            return []
+        return [
+            (g, proc.pid, proc.mem)
+            for g in self.good.gpus
+            for proc in g.procs or []
+            if proc.in_unit is False and proc.mem is not None and proc.mem > 2 * GIB
+        ]

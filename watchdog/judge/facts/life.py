@@ -1,0 +1,288 @@
+"""The unit's present life: which incarnation, in which phase, who asked for what, and how earlier lives ended."""
+
+from collections import deque
+from enum import StrEnum
+
+from watchdog.observation import Job, Log, Port, Probe, Server, Unit
+from watchdog.sglang.loglines import Line, Mark
+
+MID_LIFE_S = 3600.0
+"""A unit that was up for so long when first seen is taken to have been ready once: no start takes longer."""
+
+
+class Phase(StrEnum):
+    """Where the unit is in its life."""
+
+    OFF = "off"
+    STARTING = "starting"
+    SERVING = "serving"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    UNKNOWN = "unknown"
+
+
+class Death:
+    """How one life ended.
+
+    Attributes:
+        t: when.
+        lived_s: from InactiveExitTimestamp to the end; None if unknown.
+        ready: whether it had been ready.
+        asked: whether a person, systemd or we had asked for it.
+        code: "exited", "killed" or "dumped" with its status, for people.
+        mark: the fatal line that came last, and its text; None where there was none.
+    """
+
+    def __init__(
+        self, *, t: float, lived_s: float | None, ready: bool, asked: bool, code: str, mark: Mark | None, text: str
+    ) -> None:
+        self.t = t
+        self.lived_s = lived_s
+        self.ready = ready
+        self.asked = asked
+        self.code = code
+        self.mark = mark
+        self.text = text
+
+    @property
+    def signature(self) -> str:
+        """Equal for two deaths of the same cause."""
+        if self.code in ("oom-kill", "start timeout"):
+            return self.code
+        return str(self.mark) if self.mark else self.code
+
+
+JOBS_THAT_STOP = ("stop", "restart", "try-restart")
+
+# The order says which of several fatal lines names the cause best.
+CAUSES = (
+    Mark.BAD_ARGUMENTS,
+    Mark.PORT_IN_USE,
+    Mark.HOST_MEMORY_SHORT,
+    Mark.WARMUP_FAILED,
+    Mark.OUT_OF_MEMORY,
+    Mark.CUDA_ERROR,
+    Mark.LEAK_CHECK,
+    Mark.WATCHDOG_FIRED,
+    Mark.MEMORY_UNBALANCED,
+    Mark.TRACEBACK_END,
+    Mark.CHILD_DEAD,
+    Mark.EXCEPTION,
+    Mark.FATAL,
+)
+
+
+class Life:
+    """Folds what is known of the unit. Everything that belongs to one incarnation is forgotten with it."""
+
+    def __init__(self, *, mid_life: bool = False) -> None:
+        self._mid_life = mid_life
+        self.unit: Unit | None = None
+        self.server: Server | None = None
+        self.deaths: deque[Death] = deque(maxlen=20)
+        self.inv: str | None = None
+        self.job: str | None = None
+        """A job on the unit that is neither ours nor systemd's own, while it runs."""
+        self.job_since: float | None = None
+        self.our_job = False
+        self.stop_asked_at: float | None = None
+        """Since when somebody wants the unit stopped (or restarted); None if nobody does."""
+        self.asked_by = ""
+        self.auto_restart_at: float | None = None
+        self.stopping_since: float | None = None
+        self.port: Port | None = None
+        self.first_seen: float | None = None
+        self._begin(None, None)
+
+    def _begin(self, inv: str | None, since: float | None) -> None:
+        """A new incarnation."""
+        self.inv = inv
+        self.since = since
+        self.ready_at: float | None = None
+        self.ready_how = ""
+        self.proven = False
+        """True once the API of this very life has answered, or its ready line was read."""
+        self.sigterm_at: float | None = None
+        self.dying_at: float | None = None
+        """The first fatal line of this life: from here on it may be mute and end by itself."""
+        self.dying_line: Line | None = None
+        self.cause: Line | None = None
+        self.ended = False
+        self.server = None
+
+    # ---- folding
+
+    def see_unit(self, o: Unit) -> None:
+        """Take in systemd's view."""
+        if self.first_seen is None:
+            self.first_seen = o.t
+        before = self.unit
+        self.unit = o
+        if o.inv is not None and o.inv != self.inv:
+            if before is not None and self.inv is not None:
+                self._end(o.t, before)
+            self._begin(o.inv, o.since if o.since is not None else o.t)
+        if o.since is not None and o.active_state in ("activating", "active"):
+            self.since = o.since
+        if self.active and o.active_state == "active" and not self.ready_at and before is None and o.since is not None:
+            if self._mid_life or o.t - o.since > MID_LIFE_S:
+                self.ready_at, self.ready_how = o.since, "it had been up for long when first seen"
+        if _over(o) and self.inv is not None and not self.ended and before is not None:
+            self._end(o.t, o)
+        if o.sub_state == "auto-restart":
+            self.auto_restart_at = o.t
+        if o.active_state != "deactivating":
+            self.stopping_since = None
+        elif self.stopping_since is None:
+            self.stopping_since = o.t
+        if o.active_state in ("active", "activating") and o.sub_state != "auto-restart" and self.job is None:
+            self.stop_asked_at = None
+
+    def see_job(self, o: Job) -> None:
+        """Take in a job on the unit."""
+        if o.mine:
+            self.our_job = o.phase == "new"
+            return
+        if o.phase == "removed":
+            self.job = None
+            self.job_since = None
+            return
+        waits = self.unit is not None and self.unit.sub_state == "auto-restart"
+        just_scheduled = self.auto_restart_at is not None and o.t - self.auto_restart_at < 2.0
+        if o.auto or o.job in ("verify-active", "nop", "reload") or (waits and just_scheduled):
+            return
+        self.job = o.job
+        self.job_since = o.t
+        if o.job in JOBS_THAT_STOP:
+            self.stop_asked_at = o.t
+            self.asked_by = f"a {o.job} job"
+        elif o.job == "start":
+            self.stop_asked_at = None
+
+    def see_systemd(self, o: Log) -> None:
+        """Take in a line of PID 1 about the unit."""
+        if o.message.startswith("Stopping ") and self.stop_asked_at is None and not self.our_job:
+            self.stop_asked_at = o.written
+            self.asked_by = "a stop job"
+        elif "Scheduled restart job" in o.message:
+            self.auto_restart_at = o.written
+
+    def see_line(self, o: Log, line: Line) -> None:
+        """Take in a marked line of the server."""
+        if o.inv is not None and self.inv is not None and o.inv != self.inv:
+            if self.unit is None or self.unit.inv == self.inv:
+                return
+        mark = line.mark
+        if mark is Mark.READY:
+            if self.dying_at is None:
+                self.ready_at, self.ready_how, self.proven = o.written, "its ready line", True
+        elif mark is Mark.SIGTERM:
+            self.sigterm_at = o.written
+        elif line.fatal or mark in (Mark.SIGQUIT, Mark.DYING):
+            if self.dying_at is None:
+                self.dying_at, self.dying_line = o.written, line
+            if self.cause is None or _rank(mark) < _rank(self.cause.mark):
+                self.cause = line
+
+    def see_probe(self, o: Probe) -> None:
+        """An answer of the API proves that this life is ready (it is 503 while it starts)."""
+        if o.inv != self.inv or self.ready_at is not None or not self.active or self.port_taken or self.dying_at is not None:
+            return
+        if o.outcome == "ok" and o.probe in ("health", "chat", "ready"):
+            self.ready_at, self.ready_how, self.proven = o.t, f"its answer to {o.probe}", True
+
+    def see_port(self, o: Port) -> None:
+        """Take in who holds the server's port."""
+        self.port = o
+
+    def see_server(self, o: Server) -> None:
+        """Take in what the engine says of itself."""
+        if o.inv == self.inv or self.inv is None:
+            self.server = o
+
+    def _end(self, t: float, unit: Unit) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        asked = self.stop_asked_at is not None or self.our_job or (self.sigterm_at is not None and self.dying_at is None)
+        code = f"{unit.exec_main_code or 'exited'} with status {unit.exec_main_status}"
+        if unit.result == "oom-kill":
+            code = "oom-kill"
+        elif unit.result == "timeout" and self.ready_at is None:
+            code = "start timeout"
+        cause = self.cause
+        self.deaths.append(
+            Death(
+                t=t,
+                lived_s=None if self.since is None else max(0.0, t - self.since),
+                ready=self.ready_at is not None,
+                asked=asked,
+                code=code,
+                mark=cause.mark if cause else None,
+                text=cause.message if cause else "",
+            )
+        )
+
+    # ---- what others ask
+
+    @property
+    def active(self) -> bool:
+        """Whether systemd holds the unit active, on its way there, or on its way down."""
+        return self.unit is not None and self.unit.active_state in ("active", "activating", "reloading", "deactivating")
+
+    @property
+    def down(self) -> bool:
+        """Whether the unit is inactive or failed, and nothing of systemd's own brings it back."""
+        return self.unit is not None and self.unit.active_state in ("inactive", "failed")
+
+    @property
+    def in_transit(self) -> bool:
+        """Whether systemd is at work on the unit by itself: auto-restart, start-*, stop-*."""
+        if self.unit is None:
+            return False
+        sub = self.unit.sub_state or ""
+        return (
+            self.unit.active_state in ("deactivating",)
+            or sub.startswith(("auto-restart", "stop", "final"))
+            or (self.unit.active_state == "activating" and sub.startswith(("start-pre", "auto-restart")))
+        )
+
+    @property
+    def port_taken(self) -> bool:
+        """Whether somebody outside the unit listens on the server's port."""
+        return self.port is not None and bool(self.port.listening) and self.port.in_unit is False
+
+    def phase(self) -> Phase:
+        """Where the unit is in its life now."""
+        u = self.unit
+        if u is None or u.active_state is None:
+            return Phase.UNKNOWN
+        if u.active_state == "deactivating":
+            return Phase.STOPPING
+        if u.active_state in ("inactive", "failed") or (u.sub_state or "").startswith("auto-restart"):
+            return Phase.OFF
+        if self.sigterm_at is not None or (self.stop_asked_at is not None and self.job in JOBS_THAT_STOP):
+            return Phase.DRAINING
+        return Phase.SERVING if self.ready_at is not None else Phase.STARTING
+
+    def arg(self, name: str, default: object = None) -> object:
+        """A launch argument of this life, as far as it is known."""
+        return default if self.server is None else self.server.args.get(name, default)
+
+    def number(self, name: str) -> float | None:
+        """A numeric launch argument of this life; None if unknown."""
+        value = self.arg(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _over(unit: Unit) -> bool:
+    """Whether the main process of the life is gone, whatever systemd does next."""
+    return (
+        unit.active_state in ("inactive", "failed")
+        or unit.sub_state == "auto-restart"
+        or (unit.active_state == "deactivating" and unit.main_pid is None)
+    )
+
+
+def _rank(mark: Mark) -> int:
+    return CAUSES.index(mark) if mark in CAUSES else len(CAUSES)

@@ -1,0 +1,51 @@
+"""Is generation paused on purpose? Weight updates and POST /pause_generation stop the engine without a fault."""
+
+from watchdog.observation import Probe
+from watchdog.sglang.loglines import Line
+
+STOPS = ("/pause_generation", "/release_memory_occupation", "/update_weights", "/init_weights_update_group", "/flush_cache")
+GOES_ON = ("/continue_generation", "/resume_memory_occupation")
+LONGEST_S = 1800.0
+"""A pause that nobody ends is believed for so long."""
+
+
+class Pause:
+    """Folds access lines and /ready of this life."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life is not paused."""
+        self.since: float | None = None
+        self.said = ""
+        self._health_ok_at: float | None = None
+        self._health_failed_at: float | None = None
+
+    def see_access(self, t: float, line: Line) -> None:
+        """Take in an access line."""
+        path = line.text.get("path", "")
+        if line.text.get("method") != "POST" or not 200 <= line.fields.get("status", 0) < 300:
+            return
+        if path.startswith(GOES_ON):
+            self.since = None
+        elif path.startswith(STOPS) and not path.startswith("/flush_cache"):
+            self.since, self.said = t, f"somebody called {path.split('?')[0]}"
+
+    def see_probe(self, o: Probe) -> None:
+        """/ready turns 503 at once in a pause, but in a hang only after a /health has failed (SGLang 0.5.20 and later)."""
+        if o.probe == "health":
+            if o.outcome == "ok":
+                self._health_ok_at = o.t
+            elif o.outcome != "skipped":
+                self._health_failed_at = o.t
+        elif o.probe == "ready" and o.outcome == "ok":
+            self.since = None
+        elif o.probe == "ready" and o.status == 503 and self.since is None:
+            good = self._health_ok_at
+            if good is not None and (self._health_failed_at is None or self._health_failed_at < good):
+                self.since, self.said = o.t, "/ready says 503 though no health check had failed"
+
+    def holds(self, now: float) -> bool:
+        """Whether the engine stands still on purpose."""
+        return self.since is not None and now - self.since <= LONGEST_S

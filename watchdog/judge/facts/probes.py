@@ -1,0 +1,96 @@
+"""What our own probes of this life came to."""
+
+from collections import deque
+
+from watchdog.observation import Probe
+
+GENERATING = ("health", "chat", "prefix")
+
+
+class Attempt:
+    """One probe that was really made: when it began and ended, and how."""
+
+    __slots__ = ("began", "ended", "failed", "probe")
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.ended = probe.t
+        self.began = probe.t - (probe.total_s or 0.0)
+        self.failed = failed(probe)
+
+
+def failed(o: Probe) -> bool:
+    """Whether the probe says that the server did not serve it. A refusal of our request (4xx) says nothing of the server."""
+    if o.outcome in ("refused", "connect_timeout", "timeout", "reset"):
+        return True
+    return o.outcome == "status" and (o.status or 0) >= 500 and not queue_full(o)
+
+
+def queue_full(o: Probe) -> bool:
+    """Whether the server said that its queue is full: it is busy, not ill (SGLang tokenizer_manager.py, 503)."""
+    return o.status == 503 and o.probe in ("chat", "prefix") and "queue is full" in (o.body or "").lower()
+
+
+def refused_us(o: Probe) -> bool:
+    """Whether somebody refused the request for what it is (401, 403, 404 …)."""
+    return o.outcome == "status" and o.status is not None and 300 <= o.status < 500
+
+
+class Probes:
+    """The attempts of this life, by kind of probe. Skipped probes prove nothing and are left out."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life begins, or what failed until now is not to count (we did not run ourselves)."""
+        self.last: dict[str, Attempt] = {}
+        self.last_ok: dict[str, Attempt] = {}
+        self.attempts: deque[Attempt] = deque(maxlen=200)
+        self.first_failed: dict[str, Attempt] = {}
+        """The first failure of the present run of failures, by probe."""
+
+    def see(self, o: Probe) -> None:
+        """Take in one probe of the present life."""
+        if o.outcome == "skipped":
+            return
+        attempt = Attempt(o)
+        self.last[o.probe] = attempt
+        self.attempts.append(attempt)
+        if attempt.failed:
+            self.first_failed.setdefault(o.probe, attempt)
+        else:
+            self.first_failed.pop(o.probe, None)
+            if o.outcome == "ok":
+                self.last_ok[o.probe] = attempt
+
+    def ok_since(self, t: float, probes: tuple[str, ...] = GENERATING) -> bool:
+        """Whether one of these probes that ended after `t` was answered well."""
+        return any(a.ended > t for name, a in self.last_ok.items() if name in probes)
+
+    def failures_since(self, t: float, probes: tuple[str, ...] = GENERATING) -> list[Attempt]:
+        """The failed attempts that ended after `t` and after the last good one of their kind, oldest first."""
+        return [a for a in self.attempts if a.failed and a.ended > t and a.probe.probe in probes and not self._ok_after(a)]
+
+    def _ok_after(self, a: Attempt) -> bool:
+        good = self.last_ok.get(a.probe.probe)
+        return good is not None and good.ended >= a.ended
+
+    def last_answer(self, probes: tuple[str, ...] = GENERATING) -> float | None:
+        """When one of these probes was last answered well."""
+        return max((a.ended for name, a in self.last_ok.items() if name in probes), default=None)
+
+
+def said(attempts: list[Attempt]) -> list[str]:
+    """Each failed attempt as a phrase, equal ones counted."""
+    counts: dict[str, int] = {}
+    for a in attempts:
+        o = a.probe
+        if o.outcome == "status":
+            word = f"{o.probe} gave {o.status} after {o.total_s or 0:.0f} s"
+        elif o.outcome in ("timeout", "connect_timeout"):
+            word = f"{o.probe} had no answer within {o.limit_s or o.total_s or 0:.0f} s"
+        else:
+            word = f"{o.probe} was {o.outcome}"
+        counts[word] = counts.get(word, 0) + 1
+    return [word if n == 1 else f"{word} ({n} times)" for word, n in counts.items()]

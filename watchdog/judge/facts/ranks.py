@@ -1,0 +1,62 @@
+"""The processes of the server: is every rank still there, does one die and not end, is a compiler at work?"""
+
+from watchdog.observation import Proc, Procs
+from watchdog.sglang import processes
+
+FRESH_S = 35.0
+GONE_S = 15.0
+"""A process that vanished is believed to be gone after so long, or when a second look misses it too."""
+ESSENTIAL = ("scheduler", "detokenizer", "dp_controller")
+
+
+class Ranks:
+    """Folds looks at the unit's processes. Forgets with the life."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life: no process of it was seen yet."""
+        self.last: Procs | None = None
+        self.known: dict[int, Proc] = {}
+        """Essential processes that were seen in this life: pid → process."""
+        self.missing: dict[int, tuple[float, int]] = {}
+        """Those of them that are gone: pid → (since when, in how many looks)."""
+        self.compiler_at: float | None = None
+        self.compiler = ""
+        self.cpu_rate: float | None = None
+        """Cores in use by the whole unit between the last two looks."""
+
+    def see(self, o: Procs) -> None:
+        """Take in one look."""
+        if self.last is not None and o.cpu_s is not None and self.last.cpu_s is not None and o.t > self.last.t:
+            self.cpu_rate = max(0.0, (o.cpu_s - self.last.cpu_s) / (o.t - self.last.t))
+        self.last = o
+        here = set()
+        for proc in o.procs:
+            role = processes.role(proc.name)
+            here.add(proc.pid)
+            if role == "compiler":
+                self.compiler_at, self.compiler = o.t, proc.name
+            if proc.state == "Z":
+                here.discard(proc.pid)
+            elif role in ESSENTIAL:
+                self.known[proc.pid] = proc
+        for pid in self.known:
+            if pid in here:
+                self.missing.pop(pid, None)
+            else:
+                since, looks = self.missing.get(pid, (o.t, 0))
+                self.missing[pid] = (since, looks + 1)
+
+    def compiling(self, now: float) -> bool:
+        """Whether a compiler was seen in the unit lately."""
+        return self.compiler_at is not None and now - self.compiler_at <= FRESH_S
+
+    def gone(self, now: float) -> list[Proc]:
+        """Essential processes that were there and are surely gone."""
+        return [self.known[pid] for pid, (since, looks) in self.missing.items() if looks >= 2 or now - since >= GONE_S]
+
+    def unkillable(self) -> list[Proc]:
+        """Processes in uninterruptible sleep in the last look."""
+        return [] if self.last is None else [x for x in self.last.procs if x.state == "D"]

@@ -1,0 +1,61 @@
+"""Are we blind? What the daemon says of itself, and what journald says it lost."""
+
+from watchdog.observation import Self
+
+PAUSE_S = 5.0
+"""A pause of our own that is longer makes every deadline that passed meanwhile worthless."""
+SETTLE_S = 60.0
+"""After such a pause nothing is concluded for so long."""
+LOST_LINES_S = 90.0
+"""After journald said that it dropped lines, the silence of the log proves nothing for so long."""
+
+
+class Senses:
+    """Folds the daemon's own state. Not bound to one life of the server."""
+
+    def __init__(self) -> None:
+        self.last: Self | None = None
+        self.paused_at: float | None = None
+        self.paused_s = 0.0
+        self.control_failed_at: float | None = None
+        self.lost_at: float | None = None
+        self.lost = 0
+        self._dropped = 0
+
+    def see(self, o: Self) -> bool:
+        """Take in a self-report. True: we did not run for a while, so what is past must be forgiven."""
+        self.last = o
+        if o.dropped > self._dropped:
+            self.lost_at = o.t
+        self._dropped = o.dropped
+        if o.control_probe == "failed":
+            self.control_failed_at = o.t
+        paused = max(o.paused_s, o.loop_lag_s or 0.0)
+        if paused > PAUSE_S:
+            self.paused_at, self.paused_s = o.t, paused
+            return True
+        return o.control_probe == "failed"
+
+    def lose(self, t: float, lines: int) -> None:
+        """Journald says that it dropped lines of the unit."""
+        self.lost_at = t
+        self.lost = lines
+
+    def blind(self, now: float) -> bool:
+        """Whether nothing may be concluded now."""
+        return self._recent(self.paused_at, now, SETTLE_S) or self._recent(self.control_failed_at, now, SETTLE_S)
+
+    def deaf(self, now: float) -> bool:
+        """Whether the silence of the log proves nothing now."""
+        journal_down = self.last is not None and self.last.journal_ok is False
+        return journal_down or self._recent(self.lost_at, now, LOST_LINES_S)
+
+    @staticmethod
+    def _recent(t: float | None, now: float, span: float) -> bool:
+        return t is not None and now - t <= span
+
+    def said(self, now: float) -> str:
+        """Why we are blind, as a phrase."""
+        if self._recent(self.control_failed_at, now, SETTLE_S):
+            return "blind: a request to our own listener failed, so the fault is on our side"
+        return f"blind: we did not run ourselves for {self.paused_s:.0f} s; what passed meanwhile proves nothing"

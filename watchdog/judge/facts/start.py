@@ -1,0 +1,93 @@
+"""Starting or stuck? A deadline on progress, not on total time."""
+
+import re
+
+from watchdog.observation import Cgroup, Gpu, Log
+from watchdog.sglang import startup
+from watchdog.sglang.loglines import Line, Mark
+
+GROWTH = 256 * 1024**2
+"""Memory or reading that grew by so many bytes is a sign of progress."""
+DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?|0x[0-9a-f]+")
+NO_PROGRESS = {Mark.ACCESS, Mark.HEALTH_FAILED, Mark.WATCHDOG_SOFT, Mark.DUMP, Mark.HEALTH_DRAINING}
+
+
+class Start:
+    """Folds the signs of progress of one start: lines, growing memory, bytes read, compilers."""
+
+    def __init__(self) -> None:
+        self.begin(None)
+
+    def begin(self, t: float | None) -> None:
+        """A new life began at `t`."""
+        self.progress_at = t
+        self.progress_by = "its start"
+        self.step: startup.Phase | None = None
+        self.step_since = t
+        self.bar: float | None = None
+        self.eta_s: float | None = None
+        self.announced_pool = 0.0
+        self.warm: dict[str, float] = {}
+        self._shapes: set[str] = set()
+        self._bar_done = -1.0
+        self._high: dict[str, int] = {}
+
+    def see_line(self, o: Log, line: Line | None) -> None:
+        """Take in a line of the server: new kinds of lines and moving bars are progress, repeated ones are not."""
+        t = o.written
+        if line is not None and line.mark in NO_PROGRESS:
+            return
+        if line is not None and line.mark in (Mark.WEIGHTS_PROGRESS, Mark.GRAPHS_PROGRESS, Mark.WARMUP):
+            self._bar(t, line)
+        phase = startup.phase_of(line.mark) if line is not None else None
+        if phase is not None and phase is not self.step:
+            self.step, self.step_since, self.bar, self._bar_done = phase, t, None, -1.0
+            self._progress(t, f"{phase.value}")
+        shape = DIGITS.sub("#", o.message[:200]).strip()
+        if shape and shape not in self._shapes and len(self._shapes) < 5000:
+            self._shapes.add(shape)
+            self._progress(t, f"the line “{(line.message if line else o.message)[:60].strip()}”")
+
+    def _bar(self, t: float, line: Line) -> None:
+        ratio, done = line.fields.get("ratio"), line.fields.get("done", line.fields.get("ratio", -1.0))
+        if ratio is not None:
+            self.bar = ratio
+        self.eta_s = line.fields.get("eta_s", self.eta_s)
+        if done != self._bar_done:
+            self._bar_done = done
+            self._progress(
+                t, f"{ratio:.0%} of {self.step.value if self.step else 'a bar'}" if ratio is not None else "a moving bar"
+            )
+
+    def see_cgroup(self, o: Cgroup) -> None:
+        """Growing memory and bytes read from storage are progress."""
+        self._grow(o.t, "the unit's memory grows", "memory", _sum(o.anon, o.shmem, o.file) or o.memory_current)
+        self._grow(o.t, "it reads from storage", "io", o.io_read)
+
+    def see_gpu(self, o: Gpu) -> None:
+        """Growing device memory is progress."""
+        if o.ok:
+            self._grow(o.t, "GPU memory grows", "gpu", sum(g.mem_used or 0 for g in o.gpus))
+
+    def see_compiler(self, t: float, name: str) -> None:
+        """A compiler in the unit is progress."""
+        self._progress(t, f"{name} compiles")
+
+    def _grow(self, t: float, by: str, key: str, value: int | None) -> None:
+        if value is None:
+            return
+        high = self._high.get(key)
+        if high is None or value < high - 4 * GROWTH:
+            self._high[key] = value
+        elif value >= high + GROWTH:
+            self._high[key] = value
+            self._progress(t, by)
+
+    def _progress(self, t: float, by: str) -> None:
+        if self.progress_at is None or t >= self.progress_at:
+            self.progress_at, self.progress_by = t, by
+
+
+def _sum(*values: int | None) -> int | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None

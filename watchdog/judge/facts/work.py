@@ -1,0 +1,223 @@
+"""The engine's work as it shows itself: batches, counters, requests that end. And its own pace, learned while it works."""
+
+from collections import deque
+
+from watchdog.observation import Metrics
+from watchdog.sglang.loglines import Line, Mark
+
+STEP_COUNTERS = (
+    "realtime_tokens_total",
+    "prompt_tokens_total",
+    "generation_tokens_total",
+    "num_requests_total",
+    "load_back_tokens_total",
+)
+END_COUNTERS = ("num_requests_total", "e2e_request_latency_seconds_count")
+ADMIT_COUNTERS = ("realtime_tokens_total.prefill_compute", "realtime_tokens_total.prefill_cache")
+PACE_MEMORY_S = 1800.0
+"""A gap between two steps counts for the server's pace for so long."""
+FRESH_S = 45.0
+"""A gauge is believed for so long after the scrape in which it last moved with a counter: idle gauges lag by 30 s (SGLang, all versions)."""
+
+
+class Batch:
+    """The last batch line of one kind."""
+
+    __slots__ = ("fields", "t")
+
+    def __init__(self, t: float, fields: dict[str, float]) -> None:
+        self.t = t
+        self.fields = fields
+
+
+class Work:
+    """Folds batch lines and counters of this life into moments of progress."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life: nothing was seen of it yet."""
+        self.stepped_at: float | None = None
+        """When the engine last moved: a batch line, or a counter of steps or tokens that grew."""
+        self.ended_at: float | None = None
+        """When a request was last seen to end (counters), and so reached its user."""
+        self.ends_seen = False
+        self.admitted_at: float | None = None
+        """When a request was last taken into a batch (a prefill line, or prefill counters)."""
+        self.heartbeat_at: float | None = None
+        """The newest heartbeat of which a failed health check told."""
+        self.prefill: Batch | None = None
+        self.decode: Batch | None = None
+        self.scrape: Metrics | None = None
+        self.scrape_moved_at: float | None = None
+        self.counters_seen = False
+        self._counters: dict[str, float] = {}
+        self._gaps: deque[tuple[float, float]] = deque()
+        self._prefill_pace: deque[tuple[float, float]] = deque(maxlen=64)
+        self.queue_since: float | None = None
+        self.running_since: float | None = None
+        self.accept: deque[tuple[float, float, float]] = deque(maxlen=720)
+        """(t, accept length, running) of decode batches."""
+
+    # ---- folding
+
+    def see_batch(self, t: float, line: Line) -> None:
+        """Take in a Prefill or Decode line that was written at `t`."""
+        f = line.fields
+        if line.mark is Mark.PREFILL:
+            self._learn_prefill(t)
+            self.prefill = Batch(t, f)
+            if f.get("new_token", 0) > 1 or f.get("new_seq", 0) > 1:
+                self.admitted_at = t
+        else:
+            self._learn_prefill(t)
+            self.decode = Batch(t, f)
+            if "accept_len" in f:
+                self.accept.append((t, f["accept_len"], f.get("running", 0.0)))
+        self._step(t)
+        self._queue(t, f.get("queue"))
+
+    def _learn_prefill(self, t: float) -> None:
+        """A line after a prefill line says how long that prefill took at most."""
+        last = self.prefill
+        if last is not None and last.t == self.stepped_at and last.fields.get("new_token", 0) >= 256 and 0 < t - last.t < 600:
+            self._prefill_pace.append(((t - last.t), last.fields["new_token"]))
+
+    def see_metrics(self, o: Metrics) -> None:
+        """Take in a scrape: progress is what counters do, never what gauges say."""
+        if not o.ok:
+            return
+        values = o.values
+        moved = False
+        for name in STEP_COUNTERS:
+            now = values.get(name)
+            if now is None:
+                continue
+            self.counters_seen = True
+            before = self._counters.get(name)
+            if before is not None and now != before:
+                moved = True
+        if any(self._grew(values, name) for name in END_COUNTERS):
+            self.ended_at = o.t
+            self.ends_seen = True
+        if any(self._grew(values, name) for name in ADMIT_COUNTERS):
+            self.admitted_at = o.t
+        for name in (*STEP_COUNTERS, *END_COUNTERS, *ADMIT_COUNTERS):
+            if name in values:
+                self._counters[name] = values[name]
+        if moved:
+            self._step(o.t)
+            self.scrape_moved_at = o.t
+        self.scrape = o
+        self._queue(o.t, values.get("num_queue_reqs"))
+        running = values.get("num_running_reqs")
+        if running is not None:
+            if running <= 0:
+                self.running_since = None
+            elif self.running_since is None:
+                self.running_since = o.t
+
+    def _grew(self, values: dict[str, float], name: str) -> bool:
+        now, before = values.get(name), self._counters.get(name)
+        return now is not None and before is not None and now > before
+
+    def see_heartbeat(self, t: float) -> None:
+        """Something reached the front end from the engine at `t`, as a failed health check says."""
+        if self.heartbeat_at is None or t > self.heartbeat_at:
+            self.heartbeat_at = t
+
+    def _step(self, t: float) -> None:
+        last = self.stepped_at
+        if last is not None and t > last:
+            if t - last > 5.0 and self._busy_before(t):
+                self._gaps.append((t, t - last))
+        if last is None or t > last:
+            self.stepped_at = t
+        while self._gaps and self._gaps[0][0] < t - PACE_MEMORY_S:
+            self._gaps.popleft()
+
+    def _busy_before(self, t: float) -> bool:
+        """Whether the engine had work in hand before `t`, so that a gap is its pace and not idleness."""
+        return self.in_hand(t) or (
+            self.prefill is not None and self.prefill.t == self.stepped_at and self.prefill.fields.get("new_token", 0) > 1
+        )
+
+    def _queue(self, t: float, queue: float | None) -> None:
+        if queue is None:
+            return
+        if queue <= 0:
+            self.queue_since = None
+        elif self.queue_since is None:
+            self.queue_since = t
+
+    def forgive(self, t: float) -> None:
+        """We did not run until `t`: silence before it proves nothing."""
+        if self.stepped_at is not None and self.stepped_at < t:
+            self.stepped_at = t
+        for name in ("ended_at", "admitted_at"):
+            if getattr(self, name) is not None:
+                setattr(self, name, max(getattr(self, name), t))
+        if self.queue_since is not None:
+            self.queue_since = t
+        if self.running_since is not None:
+            self.running_since = t
+
+    # ---- what judges ask
+
+    def in_hand(self, now: float) -> bool:
+        """Whether the engine had requests to work on when it was last seen to move."""
+        if self.scrape is not None and self.scrape.ok and now - self.scrape.t < FRESH_S:
+            v = self.scrape.values
+            if v.get("num_running_reqs", 0) > 0 or v.get("num_queue_reqs", 0) > 0:
+                return True
+        for batch in (self.decode, self.prefill):
+            if batch is not None and batch.t == self.stepped_at:
+                f = batch.fields
+                return (
+                    f.get("running", 0) > 0 or f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) > 1
+                )
+        return False
+
+    def counters_frozen(self, now: float) -> bool:
+        """Whether fresh scrapes say: requests are running, and no counter moves."""
+        s = self.scrape
+        return (
+            s is not None
+            and s.ok
+            and now - s.t < FRESH_S
+            and self.counters_seen
+            and s.values.get("num_running_reqs", 0) > 0
+            and self.stepped_at is not None
+            and s.t > self.stepped_at
+        )
+
+    def longest_gap(self) -> float:
+        """The longest pause between two steps with work in hand, of late, in seconds."""
+        return max((gap for _, gap in self._gaps), default=0.0)
+
+    def batch_in_hand_s(self) -> float:
+        """How long the prefill that was begun last should take at the pace seen so far, in seconds; 0 if none is in hand."""
+        p = self.prefill
+        if p is None or p.t != self.stepped_at:
+            return 0.0
+        tokens = p.fields.get("new_token", 0.0)
+        if tokens < 1024:
+            return 0.0
+        slowest = max((s / n for s, n in self._prefill_pace), default=1 / 1000.0)
+        return tokens * max(slowest, 1 / 5000.0)
+
+    def step_s(self) -> float | None:
+        """Seconds one decode step takes for one request at the speed last printed; None if unknown."""
+        d = self.decode
+        if d is None:
+            return None
+        speed, running = d.fields.get("gen_throughput", 0.0), d.fields.get("running", 0.0)
+        return running / speed if speed > 0 and running > 0 else None
+
+    def figure(self, metric: str, field: str) -> float | None:
+        """A count from the last scrape, or else from the last batch line; None if neither has it."""
+        if self.scrape is not None and self.scrape.ok and metric in self.scrape.values:
+            return self.scrape.values[metric]
+        batches = [b for b in (self.prefill, self.decode) if b is not None and field in b.fields]
+        return max(batches, key=lambda b: b.t).fields[field] if batches else None

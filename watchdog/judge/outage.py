@@ -1,0 +1,104 @@
+"""Is the unit up, and if not, who wanted that? An exit that nobody asked for is a crash, whatever its status."""
+
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.life import Death, Phase
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+
+GRACE_S = 20.0
+"""systemd's own Restart= goes first: so long after the end it may still schedule something."""
+RECENT_S = 86400.0
+
+
+def judge(f: Facts, now: float) -> Verdict:
+    """The condition UnitActive."""
+    kind = "UnitActive"
+    life = f.life
+    u = life.unit
+    if u is None:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="systemd has not been asked yet.")
+    if u.load_state not in (None, "loaded"):
+        message = f"systemd says that the unit is {u.load_state}."
+        call = Call(
+            want=Want.ALERT,
+            reason="UnitMissing",
+            message=message,
+            severity=Severity.CRITICAL,
+            advice="Check the unit's name in the configuration, then `systemctl daemon-reload`.",
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason="UnitMissing", message=message, calls=(call,))
+    phase = life.phase()
+    deaths = [d for d in life.deaths if not d.asked and now - d.t < RECENT_S]
+    if not life.down:
+        calls = _crashes(deaths, now)
+        if phase is Phase.OFF:
+            return Verdict(
+                type=kind, status=Status.FALSE, reason="AutoRestart", message="It died; systemd will start it again.", calls=calls
+            )
+        if phase is Phase.STOPPING:
+            who = f", {life.asked_by} asked for it" if life.stop_asked_at is not None else ""
+            return Verdict(
+                type=kind, status=Status.UNKNOWN, reason="Stopping", message=f"The unit is stopping{who}.", calls=calls
+            )
+        return Verdict(
+            type=kind, status=Status.TRUE, reason="Active", message=f"The unit is {u.active_state} ({u.sub_state}).", calls=calls
+        )
+    if life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked):
+        return Verdict(
+            type=kind,
+            status=Status.UNKNOWN,
+            reason="StoppedByRequest",
+            message=f"Stopped: {life.asked_by or 'a person'} asked for it.",
+        )
+    if not life.deaths:
+        if u.active_state == "failed":
+            message = f"The unit had failed before we looked (result {u.result}); who wanted what is unknown."
+            call = Call(
+                want=Want.ALERT,
+                reason="UnitFailed",
+                message=message,
+                severity=Severity.CRITICAL,
+                advice="Look at its journal and start it.",
+            )
+            return Verdict(type=kind, status=Status.FALSE, reason="UnitFailed", message=message, calls=(call,))
+        return Verdict(
+            type=kind,
+            status=Status.UNKNOWN,
+            reason="NotStarted",
+            message="The unit is not running, and was not when we first looked.",
+        )
+    death = life.deaths[-1]
+    since = max(death.t, f.forgiven_at or death.t)
+    said = _said(death)
+    if now - since < GRACE_S or life.job is not None:
+        return Verdict(type=kind, status=Status.FALSE, reason="JustDied", message=f"It ended {now - death.t:.0f} s ago: {said}.")
+    why = "systemd's start limit is hit" if u.result == "start-limit-hit" else f"Restart={u.restart} does not bring it back"
+    message = f"Down for {now - death.t:.0f} s although nobody asked for it: {said}; {why}."
+    call = Call(
+        want=Want.RESTART,
+        reason="DiedUnasked",
+        message=message,
+        severity=Severity.CRITICAL,
+        advice="Set Restart=always in the server's unit, so that systemd brings it back at once."
+        if u.restart != "always"
+        else None,
+        evidence=(said, f"unit {u.active_state}, result {u.result}", "no stop job was seen"),
+    )
+    return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=(*_crashes(deaths, now), call))
+
+
+def _said(d: Death) -> str:
+    text = f": {d.text[:140]}" if d.text else ""
+    return f"{d.code}{text}"
+
+
+def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
+    """Deaths that systemd repaired are told all the same: a window of minutes never sees two a day."""
+    if not deaths:
+        return ()
+    last = deaths[-1]
+    many = f", the {len(deaths)}th time in 24 h" if len(deaths) > 1 else ""
+    message = f"The server died {(now - last.t) / 60:.0f} min ago{many}: {_said(last)}."
+    severity = Severity.WARNING if now - last.t < 3600 else Severity.INFO
+    return (
+        Call(want=Want.ALERT, reason="ServerDied", message=message, severity=severity, advice="The cause is in its last lines."),
+    )

@@ -1,0 +1,284 @@
+"""Hung or busy? Whether the engine moves, whether what it does reaches users, and whether it takes new requests in.
+
+Three ways to stand still behind an open port, each with its own evidence:
+
+* hung: no step of the engine for longer than its own pace explains, and probes that go unanswered;
+* stalled: the engine steps on, but no request ends and canaries that have been let in are not answered;
+* not admitting: a queue, room for it, and nothing is taken in.
+
+CPU time is no evidence: an idle scheduler spins at 100 % (measured with SGLang 0.5.23).
+"""
+
+from watchdog.config import Judging
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts import probes as p
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+
+SHALLOW_S = 0.9
+"""A /health that generates never answers faster than 1 s (it polls once a second; http_server.py, 0.4.10 and later)."""
+LONGEST_PATIENCE_S = 1800.0
+WATCHDOG_DEFAULT_S = 300.0
+"""SGLang's --watchdog-timeout (server_args.py)."""
+
+
+def judge(f: Facts, policy: Judging, now: float) -> list[Verdict]:
+    """The conditions SchedulerProgressing and RequestsCompleting."""
+    phase = f.life.phase()
+    if phase is not Phase.SERVING or f.life.ready_at is None:
+        why = f"the server is {phase.value}"
+        return [_unknown("SchedulerProgressing", why), _unknown("RequestsCompleting", why)]
+    if f.life.dying_at is not None:
+        return [_unknown("SchedulerProgressing", "the server is dying"), _unknown("RequestsCompleting", "the server is dying")]
+    if f.pause.holds(now):
+        why = f"generation is paused: {f.pause.said}"
+        return [_unknown("SchedulerProgressing", why, "Paused"), _unknown("RequestsCompleting", why, "Paused")]
+    if f.senses.blind(now):
+        return [
+            _unknown("SchedulerProgressing", f.senses.said(now), "Blind"),
+            _unknown("RequestsCompleting", f.senses.said(now), "Blind"),
+        ]
+    return [hung(f, policy, now), stalled(f, policy, now)]
+
+
+def _unknown(kind: str, why: str, reason: str = "NotServing") -> Verdict:
+    return Verdict(type=kind, status=Status.UNKNOWN, reason=reason, message=why[:1].upper() + why[1:] + ".")
+
+
+def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
+    """How long the engine may be silent before that is odd, in seconds, and the reason for it."""
+    work = f.work
+    limit, why = policy.hang_s, "the usual limit"
+    gap = work.longest_gap()
+    if 3 * gap > limit:
+        limit, why = 3 * gap, f"three times its longest pause of late ({gap:.0f} s)"
+    batch = work.batch_in_hand_s()
+    if 3 * batch > limit:
+        limit, why = 3 * batch, f"three times what the prefill in hand should take ({batch:.0f} s)"
+    if f.life.ready_at is not None and work.decode is None and now - f.life.ready_at < 600 and limit < 180:
+        limit, why = 180.0, "its first requests may load kernels"
+    if f.senses.deaf(now) and not work.counters_seen and limit < 240:
+        limit, why = 240.0, "log lines were lost and there are no metrics"
+    if f.ranks.compiling(now) and limit < policy.start_silence_s:
+        limit, why = policy.start_silence_s, "a compiler is at work in the unit"
+    if f.devices.at_work(now):
+        limit, why = limit * 3, f"{why}, threefold while the GPUs draw the power of real work"
+    return min(limit, LONGEST_PATIENCE_S), why
+
+
+def hung(f: Facts, policy: Judging, now: float) -> Verdict:
+    """SchedulerProgressing: does the engine move?"""
+    work = f.work
+    moved = last_motion(f)
+    silence = now - moved
+    limit, why = patience(f, policy, now)
+    failures = [a for a in f.probes.failures_since(moved) if a.ended - max(a.began, moved) >= min(15.0, a.probe.limit_s or 15.0)]
+    quick = [a for a in f.probes.failures_since(moved) if a not in failures]
+    if not failures and not quick:
+        if silence < limit or not work.in_hand(now):
+            doing = f.doing(now)
+            return Verdict(
+                type="SchedulerProgressing",
+                status=Status.TRUE,
+                reason="Working" if work.in_hand(now) else "Idle",
+                message=f"{doing}.",
+            )
+        return Verdict(
+            type="SchedulerProgressing",
+            status=Status.UNKNOWN,
+            reason="Silent",
+            message=f"No batch and no counter has moved for {silence:.0f} s with requests in hand; no probe has failed yet.",
+        )
+    failures = failures or (quick if len(quick) >= 4 else [])
+    evidence = _hang_evidence(f, now, moved, failures)
+    deep_ok = deep_health_since(f, moved)
+    frozen = work.counters_frozen(now)
+    heartbeat_old = work.heartbeat_at is not None and now - work.heartbeat_at >= limit
+    chats = [a for a in failures if a.probe.probe in ("chat", "prefix")]
+    enough = len(failures) >= 2 or (len(failures) == 1 and (heartbeat_old or frozen))
+    if deep_ok:
+        limit *= 1.5
+        enough = len(chats) >= 2 and (frozen or not work.counters_seen)
+    if f.senses.deaf(now) and not work.counters_seen:
+        enough = enough and len(chats) >= 1 and len(failures) >= 3
+    if silence >= limit and enough:
+        due = _engine_watchdog_due(f, silence, now)
+        message = f"Hung for {silence:.0f} s: {'; '.join(evidence)}."
+        if due:
+            return Verdict(
+                type="SchedulerProgressing",
+                status=Status.FALSE,
+                reason="HungEngineWatchdogDue",
+                message=f"{message[:-1]}; {due}.",
+            )
+        call = Call(
+            want=Want.RESTART,
+            reason="SchedulerHung",
+            message=message,
+            severity=Severity.CRITICAL,
+            advice="The incident's bundle has the stacks of the ranks; report them upstream if it comes again.",
+            evidence=tuple(evidence),
+        )
+        return Verdict(type="SchedulerProgressing", status=Status.FALSE, reason="Hung", message=message, calls=(call,))
+    message = (
+        f"No step of the engine for {silence:.0f} s (odd after {limit:.0f} s: {why}); {'; '.join(p.said(failures or quick))}."
+    )
+    calls: tuple[Call, ...] = ()
+    if silence >= limit * 0.6 and failures:
+        calls = (Call(want=Want.DIAGNOSE, reason="SchedulerSilent", message=message, evidence=tuple(evidence)),)
+    return Verdict(
+        type="SchedulerProgressing",
+        status=Status.UNKNOWN,
+        reason="Silent" if silence >= 30 else "ProbeFailed",
+        message=message,
+        calls=calls,
+    )
+
+
+def last_motion(f: Facts) -> float:
+    """The last moment at which the engine was surely alive: a step, a heartbeat, an answered canary, its readiness."""
+    return max(
+        t
+        for t in (
+            f.work.stepped_at,
+            f.work.heartbeat_at,
+            f.probes.last_answer(("chat", "prefix")),
+            f.life.ready_at,
+            f.life.since,
+            f.forgiven_at,
+        )
+        if t is not None
+    )
+
+
+def deep_health_since(f: Facts, t: float) -> bool:
+    """Whether a /health that really asks the engine was answered after `t`. It can be fooled, so it only slows us down."""
+    good = f.probes.last_ok.get("health")
+    return good is not None and good.ended > t + 20.0 and (good.probe.total_s or 0.0) >= SHALLOW_S
+
+
+def _hang_evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]) -> list[str]:
+    out = [f"no batch for {now - moved:.0f} s"]
+    if f.work.counters_frozen(now):
+        scrape = f.work.scrape
+        assert scrape is not None
+        out.append(f"token counters frozen with {scrape.values.get('num_running_reqs', 0):.0f} running")
+    out += p.said(failures)
+    if f.work.heartbeat_at is not None and f.work.heartbeat_at <= moved + 1:
+        out.append(f"last heartbeat {now - f.work.heartbeat_at:.0f} s ago")
+    odd = f.devices.oddity(now)
+    if odd:
+        out.append(odd)
+    return out
+
+
+def _engine_watchdog_due(f: Facts, silence: float, now: float) -> str | None:
+    """The engine's own watchdog dumps stacks and ends the server by itself: where it is due soon, it goes first."""
+    limit = f.life.number("watchdog_timeout")
+    if limit is None:
+        limit = WATCHDOG_DEFAULT_S if f.life.server is not None else 0.0
+    if limit <= 0 or not f.work.in_hand(now):
+        return None
+    if limit - 30 <= silence <= 1.5 * limit + 45:
+        return f"the engine's own watchdog ({limit:.0f} s) is due and goes first"
+    return None
+
+
+def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
+    """RequestsCompleting: does what the engine does reach users, and does it take requests in?"""
+    kind = "RequestsCompleting"
+    work = f.work
+    chats = f.probes.failures_since(-1e18, ("chat", "prefix"))
+    good = f.probes.last_answer(("chat", "prefix"))
+    ended = work.ended_at
+    if not chats:
+        reached = max((t for t in (good, ended) if t is not None), default=None)
+        if reached is None:
+            return Verdict(
+                type=kind,
+                status=Status.UNKNOWN,
+                reason="NothingSeen",
+                message="No request was seen to end yet, and no canary has failed.",
+            )
+        return Verdict(
+            type=kind, status=Status.TRUE, reason="Completing", message=f"A request was seen to end {now - reached:.0f} s ago."
+        )
+    begun = max(chats[0].began, f.forgiven_at or chats[0].began)
+    lasting = now - begun
+    queue = work.figure("num_queue_reqs", "queue") or 0.0
+    running = work.figure("num_running_reqs", "running") or 0.0
+    room = has_room(f, running)
+    evidence = [*p.said(chats), f"{running:.0f} running, {queue:.0f} queued"]
+    if work.ends_seen and ended is not None and ended > begun:
+        return Verdict(
+            type=kind,
+            status=Status.TRUE,
+            reason="SlowButCompleting",
+            message=f"Canaries fail, but a request ended {now - ended:.0f} s ago ({running:.0f} running, {queue:.0f} queued).",
+        )
+    if f.life.arg("disaggregation_mode", "null") not in (None, "null", ""):
+        return Verdict(
+            type=kind, status=Status.UNKNOWN, reason="Disaggregated", message="In a disaggregated server requests end elsewhere."
+        )
+    stuck = _not_admitting(f, policy, now, queue, running, room=room)
+    if stuck is not None:
+        return stuck
+    if not _canary_could_end(f, policy):
+        return Verdict(
+            type=kind,
+            status=Status.UNKNOWN,
+            reason="TooSlowToTell",
+            message="At this pace the canary cannot end within its limit.",
+        )
+    blind_front = f.metrics_fail(now) and work.ends_seen
+    slower = 1.0 if work.ends_seen else 1.5
+    enough = len(chats) >= (3 if work.ends_seen else 5)
+    moving = work.stepped_at is not None and work.stepped_at > begun
+    if lasting >= policy.stall_s * slower and enough and moving and queue <= 0 and not blind_front and not f.senses.deaf(now):
+        out = "no request has ended" if work.ends_seen else "nothing was seen to end"
+        message = f"Stalled for {lasting:.0f} s: batches go on, but {out}; {'; '.join(evidence)}."
+        call = Call(
+            want=Want.RESTART,
+            reason="NothingReachesUsers",
+            message=message,
+            severity=Severity.CRITICAL,
+            advice="Look at the detokenizer's stack in the incident's bundle.",
+            evidence=tuple(evidence),
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason="Stalled", message=message, calls=(call,))
+    message = f"Canaries have failed for {lasting:.0f} s: {'; '.join(evidence)}."
+    return Verdict(type=kind, status=Status.UNKNOWN, reason="CanariesFail", message=message)
+
+
+def has_room(f: Facts, running: float) -> bool:
+    """Whether the engine could take in more: running slots and token pool."""
+    most = f.life.number("max_running_requests")
+    usage = f.work.figure("token_usage", "token_usage")
+    return (most is None or running < 0.5 * most) and (usage is None or usage < 0.8)
+
+
+def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running: float, *, room: bool) -> Verdict | None:
+    work = f.work
+    if queue <= 0 or work.queue_since is None or not room:
+        return None
+    since = max(work.queue_since, work.admitted_at or work.queue_since, f.forgiven_at or work.queue_since)
+    lasting = now - since
+    failing = f.probes.failures_since(since, ("chat", "prefix"))
+    if lasting < policy.stall_s * 2 or len(failing) < 2 or (queue < 3 and lasting < policy.stall_s * 4):
+        return None
+    evidence = (
+        f"no prefill for {lasting:.0f} s",
+        f"{running:.0f} running, {queue:.0f} queued",
+        "room for more",
+        *p.said(failing),
+    )
+    message = f"Nothing was let in for {lasting:.0f} s with {queue:.0f} queued, {running:.0f} running and room for more; {'; '.join(p.said(failing))}."
+    call = Call(want=Want.RESTART, reason="NotAdmitting", message=message, severity=Severity.CRITICAL, evidence=evidence)
+    return Verdict(type="RequestsCompleting", status=Status.FALSE, reason="NotAdmitting", message=message, calls=(call,))
+
+
+def _canary_could_end(f: Facts, policy: Judging) -> bool:
+    """Whether a canary of some 16 tokens could end within its limit at the pace that the engine shows."""
+    step = f.work.step_s()
+    slow = f.work.longest_gap()
+    return (step is None or step * 16 < 20.0) and slow < 20.0

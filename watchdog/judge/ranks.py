@@ -1,0 +1,66 @@
+"""The processes of the server: is every rank still there, does one die and not end, is a compiler at work?"""
+
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+
+DYING_S = 100.0
+"""SGLang sleeps, dumps and waits up to 76 s with its port open before it ends after a child's death (0.5.13 and later, measured)."""
+
+
+def judge(f: Facts, now: float) -> Verdict:
+    """The condition ProcessesPresent."""
+    kind = "ProcessesPresent"
+    r = f.ranks
+    phase = f.life.phase()
+    if phase not in (Phase.SERVING, Phase.STARTING):
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRunning", message=f"The server is {phase.value}.")
+    dying = _dying(f, now)
+    if dying is not None:
+        return dying
+    if r.last is None:
+        return Verdict(
+            type=kind, status=Status.UNKNOWN, reason="NotSeen", message="The unit's processes have not been looked at yet."
+        )
+    gone = r.gone(now)
+    if not gone:
+        return Verdict(
+            type=kind, status=Status.TRUE, reason="AllPresent", message=f"{len(r.known)} engine processes, all present."
+        )
+    names = ", ".join(f"{x.name} (pid {x.pid})" for x in gone)
+    message = f"{names} {'is' if len(gone) == 1 else 'are'} gone from the unit while its main process lives on; nobody will answer for it."
+    if f.life.arg("dp_size", 1) not in (1, None) and not f.life.arg("enable_dp_attention"):
+        message = f"{names} gone: one data-parallel replica is dead, its requests hang; the others serve."
+    call = Call(
+        want=Want.RESTART,
+        reason="ProcessGone",
+        message=message,
+        severity=Severity.CRITICAL,
+        advice="Look at the kernel log and at a core dump for why it ended.",
+        evidence=(f"{len(r.known)} engine processes were seen, {len(r.known) - len(gone)} are left", "the main process is alive"),
+    )
+    return Verdict(type=kind, status=Status.FALSE, reason="ProcessGone", message=message, calls=(call,))
+
+
+def _dying(f: Facts, now: float) -> Verdict | None:
+    """A server that says that it dies gets the time that this takes; then it is taken for a zombie."""
+    life = f.life
+    if life.dying_at is None or life.dying_line is None:
+        return None
+    age = now - life.dying_at
+    text = life.dying_line.message[:160]
+    diagnose = Call(want=Want.DIAGNOSE, reason="FatalLine", message=f"A fatal line: {text}", severity=Severity.WARNING)
+    served_since = f.probes.last_answer(("chat",)) or 0.0
+    if f.work.stepped_at is not None and f.work.stepped_at > life.dying_at + 10 and age > 20:
+        message = f"It printed a fatal line {age:.0f} s ago ({text}), but goes on working."
+        return Verdict(
+            type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineSurvived", message=message, calls=(diagnose,)
+        )
+    if age < DYING_S or served_since > life.dying_at:
+        message = f"Dying for {age:.0f} s: {text}"
+        return Verdict(type="ProcessesPresent", status=Status.FALSE, reason="Dying", message=message, calls=(diagnose,))
+    message = f"It printed a fatal line {age:.0f} s ago and neither ended nor worked since: {text}"
+    call = Call(want=Want.RESTART, reason="DyingNeverEnded", message=message, severity=Severity.CRITICAL, evidence=(text,))
+    return Verdict(
+        type="ProcessesPresent", status=Status.FALSE, reason="DyingNeverEnded", message=message, calls=(diagnose, call)
+    )

@@ -1,0 +1,48 @@
+"""More requests than the server can serve: it works as fast as it can, people wait, a restart would make all of it worse."""
+
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts import probes as p
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.verdict import Call, Status, Verdict, Want
+
+LONG_S = 480.0
+"""A queue that never empties for so long is more than a burst."""
+WAIT_S = 30.0
+"""A first token that takes longer is something that users notice."""
+
+
+def judge(f: Facts, now: float) -> Verdict:
+    """The condition QueueFlowing."""
+    kind = "QueueFlowing"
+    if f.life.phase() is not Phase.SERVING:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
+    queue = f.work.figure("num_queue_reqs", "queue")
+    running = f.work.figure("num_running_reqs", "running")
+    chats = f.probes.failures_since(-1e18, ("chat", "prefix"))
+    full = [a for a in f.probes.attempts if p.queue_full(a.probe) and now - a.ended < 120]
+    if full:
+        message = f"The request queue is full (503), {queue or 0:.0f} waiting: the server works at its limit."
+        call = Call(
+            want=Want.ALERT,
+            reason="QueueFull",
+            message=message,
+            advice="Send less, or raise --max-queued-requests; a restart loses all of it.",
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason="QueueFull", message=message, calls=(call,))
+    since = f.work.queue_since
+    if queue is None or queue <= 0 or since is None:
+        return Verdict(type=kind, status=Status.TRUE, reason="NoQueue", message=f"{running or 0:.0f} running, none waiting.")
+    lasting = now - max(since, f.forgiven_at or since)
+    stepping = f.work.stepped_at is not None and now - f.work.stepped_at < 120
+    shown = f"{queue:.0f} waiting and {running or 0:.0f} running for {lasting / 60:.0f} min"
+    waits = len(chats) >= 2 or f.first_token_wait_s(now) > WAIT_S
+    if lasting >= LONG_S and waits and stepping:
+        message = f"Saturated: {shown}; first tokens take minutes, but the engine works as fast as it can."
+        call = Call(
+            want=Want.ALERT,
+            reason="Saturated",
+            message=message,
+            advice="Send less or add a server; a restart would lose the queue and the cache.",
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason="Saturated", message=message, calls=(call,))
+    return Verdict(type=kind, status=Status.TRUE, reason="ShortQueue", message=f"{shown}.")

@@ -1,0 +1,32 @@
+"""Are we blind? What the daemon says of itself, and what journald says it lost."""
+
+from watchdog.judge.facts.senses import Senses
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+
+
+def judge(s: Senses, now: float) -> Verdict:
+    """The condition Sighted."""
+    if s.last is None:
+        return Verdict(
+            type="Sighted", status=Status.UNKNOWN, reason="NoReport", message="The daemon has not reported on itself yet."
+        )
+    if s.blind(now):
+        said = s.said(now)
+        return Verdict(type="Sighted", status=Status.FALSE, reason="Blind", message=f"{said[:1].upper()}{said[1:]}.")
+    if s.last.bus_ok is False:
+        message = "systemd does not answer over D-Bus: the unit's state is unknown and it could not be restarted."
+        call = Call(want=Want.ALERT, reason="BusDown", message=message, severity=Severity.WARNING, advice="Look at dbus.service.")
+        return Verdict(type="Sighted", status=Status.FALSE, reason="BusDown", message=message, calls=(call,))
+    if s.last.journal_ok is False:
+        message = "The journal cannot be read: batch lines and fatal lines are not seen."
+        call = Call(
+            want=Want.ALERT,
+            reason="JournalUnreadable",
+            message=message,
+            advice="Add the daemon's user to group systemd-journal, and look at systemd-journald.service.",
+        )
+        return Verdict(type="Sighted", status=Status.FALSE, reason="JournalUnreadable", message=message, calls=(call,))
+    if s.deaf(now):
+        message = f"Log lines of the unit were lost{f' ({s.lost})' if s.lost else ''}: the silence of the log proves nothing."
+        return Verdict(type="Sighted", status=Status.FALSE, reason="LogLinesLost", message=message)
+    return Verdict(type="Sighted", status=Status.TRUE, reason="AllSources", message="All sources report.")

@@ -1,0 +1,40 @@
+"""Is the draft model still believed? A collapse costs speed; exactly nothing, or more than ever, hints at garbage."""
+
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.verdict import Call, Status, Verdict, Want
+
+WINDOW_S = 600.0
+"""What holds for shorter than this is the mix of requests."""
+
+
+def judge(f: Facts, now: float) -> Verdict:
+    """The condition SpeculationEffective."""
+    kind = "SpeculationEffective"
+    if f.life.phase() is not Phase.SERVING:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
+    usual = f.learned_accept() or f.accepted.baseline()
+    recent = f.accepted.now(now)
+    if usual is None or recent is None:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NoTraffic", message="Too few decode batches to compare.")
+    median, count, span = recent
+    if span < WINDOW_S * 0.5 or usual < 1.2:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NoTraffic", message="Too few decode batches to compare.")
+    shown = f"accept length {median:.2f} (usually {usual:.2f}) over {count} batches"
+    gained, usual_gain = median - 1.0, usual - 1.0
+    if gained < 0.5 * usual_gain:
+        message = f"Speculation has collapsed: {shown}; each step now yields {median / usual:.0%} of the usual tokens."
+        call = Call(
+            want=Want.ALERT,
+            reason="SpeculationCollapsed",
+            message=message,
+            advice="Compare the draft model with the traffic; a restart costs the cache and seldom helps for long.",
+            evidence=(shown,),
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason="SpeculationCollapsed", message=message, calls=(call,))
+    bound = f.life.number("speculative_num_steps")
+    if median > usual * 1.5 and (bound is None or median > 0.9 * (bound + 1)):
+        message = f"Speculation is too good to be true: {shown}; repeated tokens look like this."
+        call = Call(want=Want.ALERT, reason="SpeculationTooGood", message=message, advice="Read some answers.", evidence=(shown,))
+        return Verdict(type=kind, status=Status.FALSE, reason="SpeculationTooGood", message=message, calls=(call,))
+    return Verdict(type=kind, status=Status.TRUE, reason="AsUsual", message=f"{shown[:1].upper()}{shown[1:]}.")

@@ -1,0 +1,63 @@
+"""Starting or stuck? A deadline on progress, not on total time."""
+
+from watchdog.config import Judging
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+
+CPU_BUSY_CORES = 0.5
+
+
+def judge(f: Facts, policy: Judging, now: float) -> Verdict:
+    """The condition Started."""
+    kind = "Started"
+    life, start = f.life, f.start
+    phase = life.phase()
+    if phase is Phase.SERVING:
+        how = life.ready_how
+        return Verdict(type=kind, status=Status.TRUE, reason="Ready", message=f"Ready: told by {how}.")
+    if phase is not Phase.STARTING:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotStarting", message=f"The server is {phase.value}.")
+    since = life.since if life.since is not None else now
+    title = start.step.value if start.step else "its first lines"
+    last = max(t for t in (start.progress_at, since, f.forgiven_at) if t is not None)
+    silence = now - last
+    limit = policy.start_silence_s
+    learned = f.learned_step_s(title)
+    if learned is not None and 3 * learned > limit:
+        limit = 3 * learned
+    if f.ranks.cpu_rate is not None and f.ranks.cpu_rate > CPU_BUSY_CORES * max(1, f.rank_count()):
+        limit *= 2
+    where = f"{title}{f' {start.bar:.0%}' if start.bar is not None else ''}"
+    if life.dying_at is not None:
+        return Verdict(type=kind, status=Status.FALSE, reason="StartFails", message=f"The start fails in {where}: {_cause(f)}")
+    if silence < limit:
+        eta = f.eta_s(now)
+        left = f", about {_minutes(eta)} to go" if eta is not None else ""
+        message = f"Starting for {_minutes(now - since)}: {where}{left}; last progress {silence:.0f} s ago ({start.progress_by})."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="Starting", message=message)
+    evidence = (
+        f"phase {where}",
+        f"last progress {silence:.0f} s ago: {start.progress_by}",
+        "memory, GPU memory and reading stand still",
+        "no compiler",
+    )
+    message = f"Stuck in {where} for {_minutes(silence)}: no line, no growing memory, no reading, no compiler since {start.progress_by}."
+    call = Call(
+        want=Want.RESTART,
+        reason="StartStuck",
+        message=message,
+        severity=Severity.CRITICAL,
+        advice="If the next start stops at the same place, look at the ranks' stacks in the incident's bundle.",
+        evidence=evidence,
+    )
+    return Verdict(type=kind, status=Status.FALSE, reason="StartStuck", message=message, calls=(call,))
+
+
+def _cause(f: Facts) -> str:
+    line = f.life.cause or f.life.dying_line
+    return line.message[:200] if line else "unknown"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,32 @@
+"""Lines of the log that tell of trouble without an end: hicache that does not work, NaN, unbalanced memory."""
+
+from watchdog.judge.facts import Facts
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.sglang.loglines import Mark
+
+ADVICE: dict[Mark, str] = {
+    Mark.HICACHE_TROUBLE: "The hierarchical cache does not do its work: check --hicache-ratio, --hicache-size and the write policy; a restart repeats it.",
+    Mark.NAN: "Read some answers: the model computes not-a-number. Check weights, quantisation and attention back end.",
+    Mark.MEMORY_UNBALANCED: "Something else holds GPU memory: look at nvidia-smi.",
+}
+FADE_S = 3600.0
+
+
+def judge(f: Facts, now: float) -> Verdict:
+    """The condition LogClean."""
+    kind = "LogClean"
+    recent = [
+        (t, line)
+        for t, line in f.trouble.values()
+        if line.mark in ADVICE and (now - t < FADE_S or line.mark is Mark.HICACHE_TROUBLE)
+    ]
+    if not recent:
+        return Verdict(type=kind, status=Status.TRUE, reason="NothingOdd", message="No line of this life tells of trouble.")
+    _, line = recent[-1]
+    message = f"The log says: {line.message[:200]}"
+    call = Call(want=Want.ALERT, reason=_reason(line.mark), message=message, severity=Severity.WARNING, advice=ADVICE[line.mark])
+    return Verdict(type=kind, status=Status.FALSE, reason=call.reason, message=message, calls=(call,))
+
+
+def _reason(mark: Mark) -> str:
+    return "".join(word.capitalize() for word in str(mark).split("-"))

@@ -1,0 +1,179 @@
+"""Would a restart help? What makes it useless, and what helps instead."""
+
+from collections.abc import Iterator
+
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.life import Death, Phase
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.sglang.loglines import Mark
+from watchdog.units import format_gib as gib
+
+MIB = 1024**2
+UNKILLABLE_S = 120.0
+
+
+def judge(f: Facts, now: float) -> Verdict:
+    """The condition Restartable: a restart of the unit would find what it needs."""
+    kind = "Restartable"
+    calls = tuple(_vetoes(f, now))
+    if not calls:
+        return Verdict(
+            type=kind, status=Status.TRUE, reason="NothingAgainst", message="Nothing is known that would make a restart useless."
+        )
+    first = calls[0]
+    return Verdict(type=kind, status=Status.FALSE, reason=first.reason, message=first.message, calls=calls)
+
+
+def _vetoes(f: Facts, now: float) -> Iterator[Call]:
+    yield from _port(f)
+    yield from _gpu_holders(f)
+    yield from _shm(f)
+    yield from _same_death(f, now)
+    yield from _unkillable(f, now)
+
+
+def _not_up(f: Facts) -> bool:
+    return f.life.phase() in (Phase.OFF, Phase.STARTING)
+
+
+def _veto(reason: str, message: str, advice: str, evidence: tuple[str, ...] = (), *, unmet: bool) -> Call:
+    return Call(
+        want=Want.VETO, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice, evidence=evidence, unmet=unmet
+    )
+
+
+def _port(f: Facts) -> Iterator[Call]:
+    if not f.life.port_taken or f.life.port is None:
+        return
+    port = f.life.port
+    holder = f"pid {port.pid}" if port.pid else "a process"
+    message = (
+        f"{holder} outside the unit listens on {port.address}: the server would load for minutes and then fail to bind its port."
+    )
+    advice = f"End {holder} or give the server another port; a restart cannot."
+    starting = f.life.phase() is Phase.STARTING or (f.life.phase() is Phase.OFF and bool(f.life.deaths))
+    yield _veto("PortTaken", message, advice, (f"{port.address} is held by {holder}",), unmet=starting)
+
+
+def _gpu_holders(f: Facts) -> Iterator[Call]:
+    holders = f.devices.strangers()
+    failed = [d for d in f.life.deaths if d.mark in (Mark.OUT_OF_MEMORY, Mark.MEMORY_UNBALANCED, Mark.CUDA_ERROR) and not d.ready]
+    if not holders or not _not_up(f):
+        return
+    pids = sorted({pid for _, pid, _ in holders})
+    size = sum(mem for _, _, mem in holders)
+    shown = ", ".join(str(pid) for pid in pids[:8])
+    message = (
+        f"Another process holds {gib(size)} of GPU memory outside the unit (pid {shown}): the server has no room on its GPUs."
+    )
+    advice = f"End the left-over or foreign process (pid {shown}); a restart of the unit cannot reach it."
+    yield _veto(
+        "GpuMemoryTaken",
+        message,
+        advice,
+        tuple(f"GPU {g.index}: pid {pid} holds {gib(m)}" for g, pid, m in holders),
+        unmet=bool(failed),
+    )
+
+
+def _shm(f: Facts) -> Iterator[Call]:
+    h = f.memory.host
+    if h is None or not h.shm_total or h.shm_free is None or h.shm_free > max(64 * MIB, 0.005 * h.shm_total) or not _not_up(f):
+        return
+    message = f"/dev/shm is full: {gib(h.shm_free)} of {gib(h.shm_total)} are free, and starts need it."
+    advice = "Remove the segments of dead processes from /dev/shm (ls -l /dev/shm); they outlive every restart."
+    yield _veto("ShmFull", message, advice, unmet=any(not d.ready and not d.asked for d in f.life.deaths))
+
+
+ADVICE: dict[Mark, str] = {
+    Mark.HOST_MEMORY_SHORT: "Lower --hicache-ratio or --hicache-size (hierarchical cache), or free host memory; a restart asks for the same again.",
+    Mark.OUT_OF_MEMORY: "Lower --mem-fraction-static or the context length, or free the GPUs.",
+    Mark.PORT_IN_USE: "Find who listens on that port (ss -ltnp) and end it, or take another port.",
+    Mark.BAD_ARGUMENTS: "Correct the server's command line in its unit.",
+    Mark.WARMUP_FAILED: "Look for HTTP proxy variables in the unit's environment (set NO_PROXY=127.0.0.1,localhost), then at the warm-up error.",
+    Mark.MEMORY_UNBALANCED: "Find who holds GPU memory (nvidia-smi) and end it.",
+    Mark.CUDA_ERROR: "Look at the kernel log for Xid lines and at the driver; the start will fail alike until its cause is gone.",
+    Mark.HICACHE_TROUBLE: "Check LimitMEMLOCK=infinity in the unit, and lower the host pool or SGLANG_HICACHE_HOST_REGISTER_CHUNK_GB.",
+}
+AT_ONCE = (Mark.BAD_ARGUMENTS, Mark.HOST_MEMORY_SHORT)
+"""Deaths that one look suffices to know: the next start would ask for the same and get the same."""
+
+
+def _same_death(f: Facts, now: float) -> Iterator[Call]:
+    """The same early death twice in a row is no accident: what the start needs is missing."""
+    if not _not_up(f) or (f.life.phase() is Phase.STARTING and f.life.dying_at is None and _retrying(f, now)):
+        return
+    early = _early_deaths(f)
+    if not early:
+        return
+    last = early[-1]
+    alike = 1
+    for d in reversed(early[:-1]):
+        if d.signature != last.signature:
+            break
+        alike += 1
+    once = last.mark in AT_ONCE or _proxied(f, last) or last.signature == "start timeout"
+    need = 1 if once else 3 if last.mark is Mark.HICACHE_TROUBLE else 2
+    if alike < need:
+        return
+    text = last.text[:200] or last.code
+    times = "once" if alike == 1 else f"{alike} times in a row"
+    message = f"The start has died {times} of the same cause: {text}"
+    advice = _advice(f, last)
+    # The first death alone withholds only what systemd itself has given up: it may still be lucky.
+    unmet = alike >= 2 or f.life.down
+    yield _veto(
+        "SameEarlyDeath",
+        message,
+        advice,
+        tuple(f"after {d.lived_s or 0:.0f} s: {d.signature}" for d in early[-alike:]),
+        unmet=unmet,
+    )
+
+
+def _early_deaths(f: Facts) -> list[Death]:
+    """The run of early deaths up to now; an orderly end or a life that served breaks it."""
+    out: list[Death] = []
+    for d in f.life.deaths:
+        if d.asked:
+            continue
+        if d.ready:
+            out.clear()
+        else:
+            out.append(d)
+    return out
+
+
+def _retrying(f: Facts, now: float) -> bool:
+    """Whether the present start has already outlived the deaths before it."""
+    lived = [d.lived_s for d in _early_deaths(f) if d.lived_s is not None]
+    since = f.life.since
+    return bool(lived) and since is not None and now - since > 1.5 * max(lived) + 30
+
+
+def _proxied(f: Facts, d: Death) -> bool:
+    return d.mark is Mark.WARMUP_FAILED and ("502" in d.text or "Response [5" in d.text or "roxy" in d.text)
+
+
+def _advice(f: Facts, d: Death) -> str:
+    if d.signature == "oom-kill":
+        return "The kernel's OOM killer ended it: lower the host pool (--hicache-ratio) or the unit's other memory, or raise its MemoryMax=."
+    if d.signature == "start timeout":
+        return "Raise TimeoutStartSec= in the server's unit: the start gets on, but takes longer than that."
+    if d.mark is not None and d.mark in ADVICE:
+        return ADVICE[d.mark]
+    return "Read the last lines of the failed start in the journal; a restart would end the same way."
+
+
+def _unkillable(f: Facts, now: float) -> Iterator[Call]:
+    u = f.life.unit
+    if u is None or u.active_state != "deactivating" or f.life.stopping_since is None:
+        return
+    lasting = now - f.life.stopping_since
+    limit = (u.timeout_stop_s or 90.0) + UNKILLABLE_S
+    left = f.ranks.last.procs if f.ranks.last is not None else []
+    if lasting < limit or not left:
+        return
+    names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state})" for x in left[:4])
+    message = f"The stop has lasted {lasting:.0f} s and SIGKILL did not end {names}: stuck in the kernel."
+    yield _veto("Unkillable", message, "Reboot the host: a process that survives SIGKILL ends with nothing else.", unmet=True)
