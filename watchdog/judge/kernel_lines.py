@@ -1,7 +1,8 @@
 """Lines of the kernel log → what they mean for a server on GPUs.
 
 Wordings: NVIDIA's driver (open-gpu-kernel-modules; Fabric Manager User Guide for SXid), and the kernel's mm/oom_kill.c,
-mm/memory-failure.c, kernel/hung_task.c, arch/x86/kernel/traps.c, drivers/pci/pcie/aer.c and dpc.c, drivers/edac, drivers/acpi/apei.
+mm/memory-failure.c, kernel/hung_task.c, arch/x86/kernel/traps.c, drivers/pci/pcie/aer.c and dpc.c, drivers/edac,
+drivers/acpi/apei.
 """
 
 import re
@@ -72,12 +73,11 @@ def advice_for(helps: Helps, pci: str | None = None) -> str | None:
     gpu = f" -i {pci}" if pci else ""
     return {
         "none": None,
-        "restart_app": "A restart of the server is enough; the GPU needs nothing.",
+        "restart_app": "If the process is the server's, a restart of it is enough; the GPU needs nothing.",
         "reset": f"Reset the GPU: stop the server and this watchdog (both hold it open), run nvidia-smi --gpu-reset{gpu}, "
         "and reboot the host if that fails.",
         "reboot": "Reboot the host; power-cycle it if the GPU is still missing afterwards, and have the GPU and its slot "
         "inspected if it happens again.",
-        "replace": "Have the device replaced.",
         "inspect": "Look at the kernel log around this line (journalctl -k) and have the device inspected if it happens again.",
     }[helps]
 
@@ -150,10 +150,29 @@ def _recovery(pci: str | None, wanted: str) -> KernelFact:
     )
 
 
+def _named_gpu(line: str) -> str | None:
+    """The PCI address in a line of the NVIDIA driver that has no Xid."""
+    m = re.search(rf"GPU(?: at)? {_PCI}", line, re.I)
+    return _pci(m["pci"]) if m else None
+
+
 def _bus(m: re.Match[str]) -> KernelFact:
-    pci = _pci(m["pci"])
-    sentence = f"{_on(pci)} has fallen off the bus"
-    return _gpu(Kind.BUS_LOST, sentence, "device", "reboot", pci)
+    pci = _named_gpu(m.string)
+    return _gpu(Kind.BUS_LOST, f"{_on(pci)} has fallen off the bus", "device", "reboot", pci)
+
+
+def _os_reboot(_: re.Match[str]) -> KernelFact:
+    return _gpu(Kind.RESET_NEEDED, "The NVIDIA driver says that only a reboot recovers it", "driver", "reboot", None)
+
+
+def _reset_required(m: re.Match[str]) -> KernelFact:
+    pci = _named_gpu(m.string)
+    return _gpu(Kind.RESET_NEEDED, f"{_on(pci)} needs a reset", "device", "reset", pci)
+
+
+def _no_adapter(m: re.Match[str]) -> KernelFact:
+    pci = _named_gpu(m.string)
+    return _gpu(Kind.RESET_NEEDED, f"{_on(pci)} cannot be initialised by its driver", "device", "reboot", pci)
 
 
 def _gpu(kind: Kind, sentence: str, fault: Fault, helps: Helps, pci: str | None) -> KernelFact:
@@ -280,37 +299,20 @@ _RULES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], KernelFact |
     for needle, pattern, read in (
         ("SXid", rf"SXid \(PCI:{_PCI}\): (?P<number>\d+), (?P<severity>Non-fatal|Fatal)\b,? ?(?P<rest>.*)", _sxid),
         ("Xid", rf"NVRM: Xid \((?:PCI:)?{_PCI}\): (?P<number>\d{{1,4}})\b,?(?P<rest>.*)", _xid),
-        ("fallen off the bus", rf"NVRM:(?:.*?GPU(?: at)? {_PCI}\b)?.*?fallen off the bus", _bus),
+        ("fallen off the bus", r"^.{0,40}NVRM:.*fallen off the bus", _bus),
         ("API mismatch", r"NVRM: API mismatch: the client has(?: the)? version (?P<client>[^\s,]+)", _mismatch),
-        (
-            "os reboot to recover",
-            r"requiring os reboot to recover",
-            lambda m: _gpu(Kind.RESET_NEEDED, "The NVIDIA driver says that only a reboot recovers it", "driver", "reboot", None),
-        ),
-        (
-            "RESET_REQUIRED",
-            rf"NVRM:(?:.*?GPU(?: at)? {_PCI}\b)?.*?NV_ERR_RESET_REQUIRED",
-            lambda m: _gpu(Kind.RESET_NEEDED, f"{_on(_pci(m['pci']))} needs a reset", "device", "reset", _pci(m["pci"])),
-        ),
-        (
-            "RmInitAdapter failed",
-            rf"NVRM:(?:.*?GPU(?: at)? {_PCI}\b)?.*?RmInitAdapter failed",
-            lambda m: _gpu(
-                Kind.RESET_NEEDED,
-                f"{_on(_pci(m['pci']))} cannot be initialised by its driver",
-                "device",
-                "reboot",
-                _pci(m["pci"]),
-            ),
-        ),
+        ("os reboot to recover", r"requiring os reboot to recover", _os_reboot),
+        ("RESET_REQUIRED", r"^.{0,40}NVRM:.*NV_ERR_RESET_REQUIRED", _reset_required),
+        ("RmInitAdapter", r"^.{0,40}NVRM:.*RmInitAdapter failed", _no_adapter),
         (
             "ut of memory",
-            rf"(?P<scope>Memory cgroup out of memory|Out of memory[^:]*): Kill(?:ed)? process (?P<pid>\d+) \({_PROCESS}\)(?=[ ,]|$)",
+            r"(?P<scope>Memory cgroup out of memory|Out of memory[^:]*): Kill(?:ed)? process "
+            rf"(?P<pid>\d+) \({_PROCESS}\)(?=[ ,]|$)",
             _oom,
         ),
         (
             "oom-kill:",
-            rf"oom-kill:constraint=(?P<constraint>\w+),.*?task_memcg=(?P<cgroup>.{{1,400}}?),task={_PROCESS},pid=(?P<pid>\d+)",
+            rf"oom-kill:constraint=(?P<constraint>\w+),.*?task_memcg=(?P<cgroup>[^,]+),task={_PROCESS},pid=(?P<pid>\d+)",
             _oom_summary,
         ),
         ("blocked for more than", rf"task {_PROCESS}:(?P<pid>\d+) blocked for more than (?P<seconds>\d+) seconds", _hung),
@@ -330,7 +332,7 @@ _RULES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], KernelFact |
         ("EDAC", r"EDAC \S+: \d+ UE .*", _hardware),
         ("Machine Check", r"(?:mce: )?\[Hardware Error\]: CPU \d+: Machine Check.*|Machine check events logged", _hardware),
         ("event severity", r"\[Hardware Error\]: event severity: (?:fatal|recoverable)", _hardware),
-        ("segfault at", rf"{_PROCESS}\[(?P<pid>\d+)\]: (?P<what>segfault at .*)", _crash),
+        ("segfault at", rf"^{_PROCESS}\[(?P<pid>\d+)\]: (?P<what>segfault at .*)", _crash),
         ("traps:", rf"traps: {_PROCESS}\[(?P<pid>\d+)\] (?:trap )?(?P<what>(?:general protection|invalid opcode).*)", _crash),
     )
 )

@@ -6,6 +6,7 @@ nvmlClocksEventReasons; nvmlDeviceGetViolationStatus).
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 import msgspec
@@ -80,7 +81,7 @@ def throttled(samples: Sequence[Sample]) -> Throttled | None:
     if not samples:
         return None
     recent = [s for s in samples if s.t >= samples[-1].t - WINDOW_S]
-    spans = [min(b.t - a.t, LONGEST_GAP_S) for a, b in zip(recent, recent[1:], strict=False)]
+    spans = [min(b.t - a.t, LONGEST_GAP_S) for a, b in pairwise(recent)]
     work = [(s, span) for s, span in zip(recent, spans, strict=False) if _works(s.gpu)]
     worked = sum(span for _, span in work)
     if worked < WORK_S:
@@ -99,7 +100,7 @@ def throttled(samples: Sequence[Sample]) -> Throttled | None:
     others = median(free) if free else None
     if clock >= (BEHIND_OTHERS * others if others is not None else BEHIND_ITSELF):
         return None
-    return _told(slow[-1].gpu, clock, others, worked, share, _reasons(slow))
+    return _told(slow[-1].gpu, clock, others, f"in {share:.0%} of the last {worked:.0f} s of work", _reasons(slow))
 
 
 def judge_rounds(rounds: Sequence[Gpu]) -> Throttled | None:
@@ -141,7 +142,7 @@ def _reasons(samples: Sequence[Sample]) -> tuple[str, ...]:
     return tuple(named) or ("thermal violation",)
 
 
-def _told(g: GpuDevice, clock: float, others: float | None, worked: float, share: float, reasons: tuple[str, ...]) -> Throttled:
+def _told(g: GpuDevice, clock: float, others: float | None, when: str, reasons: tuple[str, ...]) -> Throttled:
     where = f"GPU {g.index}" + (f" ({g.pci})" if g.pci else "")
     beside = f" while the others run at {others:.0%}" if others is not None else ""
     power = any(r == "hw_power_brake" for r in reasons)
@@ -156,8 +157,7 @@ def _told(g: GpuDevice, clock: float, others: float | None, worked: float, share
         reasons=reasons,
         clock=clock,
         others=others,
-        message=f"{where} is held back to {clock:.0%} of its clock{beside}, by {', '.join(reasons)}, "
-        f"in {share:.0%} of the last {worked:.0f} s of work.",
+        message=f"{where} is held back to {clock:.0%} of its clock{beside}, by {', '.join(reasons)}, {when}.",
         advice=advice,
         evidence=(f"throttle reasons {', '.join(reasons)}", f"clock at {clock:.0%} of its maximum{beside}"),
     )

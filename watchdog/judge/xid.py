@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 Fault = Literal["application", "device", "driver", "link", "unknown"]
-Helps = Literal["none", "restart_app", "reset", "reboot", "replace", "inspect"]
+Helps = Literal["none", "restart_app", "reset", "reboot", "inspect"]
 
 
 class Xid(msgspec.Struct, frozen=True):
