@@ -1,22 +1,36 @@
 """A real systemd as PID 1 in private namespaces, for tests and the demo (see box.sh)."""
 
+import os
+import shlex
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 SCRIPT = Path(__file__).with_name("box.sh")
+PROJECT = SCRIPT.parent.parent.parent
+T = TypeVar("T")
 
 
 class Box:
-    """One booted box. Paths of the host are seen inside at the same place; writes stay inside."""
+    """One booted box, to be used in a `with` statement.
+
+    Files of the machine are seen inside at the same place; writes stay inside. The box also ends when this process does.
+    """
 
     def __init__(self) -> None:
-        self.dir = Path(tempfile.mkdtemp(prefix="box-", dir="/var/tmp"))
-        subprocess.run([SCRIPT, "start", self.dir], check=True, timeout=60)
+        cache = PROJECT / ".cache"
+        cache.mkdir(exist_ok=True)
+        self.dir = Path(tempfile.mkdtemp(prefix="box-", dir=cache))
+        shown = ":".join((str(PROJECT), sys.base_prefix))
+        env = {**os.environ, "BOX_OWNER": str(os.getpid()), "BOX_SHOW": shown}
+        subprocess.run([SCRIPT, "start", self.dir], check=True, timeout=90, env=env)
 
     def stop(self) -> None:
+        """End it, with all that runs inside."""
         subprocess.run([SCRIPT, "stop", self.dir], check=False, timeout=60)
 
     def __enter__(self) -> "Box":
@@ -28,18 +42,33 @@ class Box:
     def run(
         self, *command: str, check: bool = True, timeout: float = 60, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside, as root, and wait for it."""
-        return subprocess.run(
-            [SCRIPT, "exec", self.dir, *command], check=check, timeout=timeout, input=stdin, text=True, capture_output=True
-        )
+        """Run a command inside, as root, and wait for it.
 
-    def popen(self, *command: str, **kwargs: object) -> "subprocess.Popen[str]":
-        """Start a command inside and go on."""
-        return subprocess.Popen([SCRIPT, "exec", self.dir, *command], text=True, **kwargs)  # type: ignore[call-overload]
+        Raises:
+            AssertionError: it failed, and `check` is true; the message has what it printed.
+            subprocess.TimeoutExpired: it took longer than `timeout` seconds.
+        """
+        done = subprocess.run(
+            [SCRIPT, "exec", self.dir, *command],
+            check=False,
+            timeout=timeout,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            text=True,
+            errors="replace",
+            capture_output=True,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def popen(self, *command: str, **kwargs: Any) -> "subprocess.Popen[str]":
+        """Start a command inside and go on; `kwargs` are those of subprocess.Popen."""
+        return subprocess.Popen([SCRIPT, "exec", self.dir, *command], text=True, **kwargs)
 
     def write(self, path: str, text: str) -> None:
-        """Write a file inside."""
-        self.run("sh", "-c", f'mkdir -p "$(dirname {path})" && cat > {path}', stdin=text)
+        """Write a file inside, with the folders above it."""
+        self.run("sh", "-c", 'mkdir -p "$(dirname "$1")" && cat > "$1"', "sh", path, stdin=text)
 
     def unit(self, name: str, text: str) -> None:
         """Install a unit file inside and make systemd read it."""
@@ -47,16 +76,20 @@ class Box:
         self.run("systemctl", "daemon-reload")
 
     def show(self, unit: str, prop: str) -> str:
-        """One property of a unit."""
+        """One property of a unit, as `systemctl show` words it."""
         return self.run("systemctl", "show", "-P", prop, unit).stdout.strip()
 
     def journal(self, *args: str) -> str:
-        """Messages of the journal inside."""
+        """Messages of the journal inside, oldest first; `args` are those of journalctl."""
         return self.run("journalctl", "--no-pager", "-o", "cat", *args, check=False).stdout
 
 
-def wait_for(what: Callable[[], object], limit: float, said: str = "") -> object:
-    """Poll until `what()` is true; AssertionError after `limit` seconds."""
+def wait_for(what: Callable[[], T], limit: float, said: str = "") -> T:
+    """Poll until `what()` is true, and return what it gave.
+
+    Raises:
+        AssertionError: it was not true within `limit` seconds; the message has `said`.
+    """
     end = time.monotonic() + limit
     while True:
         got = what()

@@ -6,10 +6,13 @@ import pytest
 
 from tests.box.box import Box
 
+BOX_TESTS = Path(__file__).parent / "box"
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what boots a private systemd, so that `make test-unit` leaves it out."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if BOX_TESTS in item.path.parents or "box" in getattr(item, "fixturenames", ()):
             item.add_marker("box")
 
 
