@@ -73,9 +73,11 @@ is_known_distribution() {
   esac
 }
 
-install_packages() {
+# Sets `missing` to the Debian packages that are still to be installed; fails where this script may not or cannot install them.
+check_packages() {
+  missing=
   [ "${SYSTEM_PACKAGES:-}" != present ] || return 0
-  local ID='' VERSION_ID='' PRETTY_NAME='an unknown system' missing
+  local ID='' VERSION_ID='' PRETTY_NAME='an unknown system'
   # shellcheck disable=SC1091
   [ ! -r /etc/os-release ] || . /etc/os-release
   if ! is_known_distribution; then
@@ -85,11 +87,12 @@ install_packages() {
   # shellcheck disable=SC2046
   missing=$(missing_packages "${BUILD_PACKAGES[@]}" "${BOX_PACKAGES[@]}" $(python_packages "$python"))
   missing=${missing//$'\n'/ }
-  if [ "$needs_root" = yes ] && [ "$(id -u)" != 0 ]; then
-    fail "this boots a private systemd: run it as root, which also installs ${missing:-nothing more} (without root: make test-unit)"
-  fi
-  [ -n "$missing" ] || return 0
-  [ "$(id -u)" = 0 ] || fail "as root run: apt-get install $missing"
+  [ "$(id -u)" != 0 ] || return 0
+  [ -z "$missing" ] || fail "as root run: apt-get install $missing"
+  [ "$needs_root" = no ] || fail "all packages are there, but this boots a private systemd: run it as root (without: make test-unit)"
+}
+
+install_packages() {
   export DEBIAN_FRONTEND=noninteractive
   step "package lists" apt-get -q update
   # shellcheck disable=SC2086
@@ -121,9 +124,10 @@ flock 9                              # two at once would spoil each other's envi
 if { [ "$needs_root" = no ] || [ "$(id -u)" = 0 ]; } && [ -f .venv/made-from ] && [ "$(cat .venv/made-from)" = "$(fingerprint)" ]; then exit 0; fi
 
 python=$(find_python) || fail "Python 3.11 or later is needed; as root run: apt-get install python3 (or name one: make setup PYTHON=…)"
+check_packages
 echo "setup: making the environment in .venv (once; a few minutes on a fresh machine)"
 : >"$LOG"
-install_packages
+[ -z "$missing" ] || install_packages
 make_environment
 fingerprint >.venv/made-from
 echo "setup: ready; the command is .venv/bin/sglang-watchdog"
