@@ -19,7 +19,7 @@ _RANKS = re.compile(r"(?:\.\d{3})?(?P<ranks>(?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d
 _LEVEL = re.compile(r"(?:INFO|WARNING|ERROR|CRITICAL|DEBUG): +")
 _ACCESS = re.compile(
     r'INFO: +(?:(?P<peer>\S{1,60}):(?P<port>\d{1,5}))? ?- "'
-    r'(?P<method>[A-Z]{1,10}) (?P<path>[^\s?]*)\S* HTTP/[\d.]{1,4}" (?P<status>\d{3})'
+    r'(?P<method>[A-Z]{1,10}) (?P<path>[^\s?]*)(?:\?\S*)? HTTP/[\d.]{1,4}" (?P<status>\d{3})'
 )
 _RAISED = re.compile(r"(?P<error>(?:[a-zA-Z_]\w*\.)*[A-Z]\w*)(?P<args>\(.{0,200}?\))?(?::|$)")
 _ERROR_TYPE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Timeout|Empty|Full)$")
@@ -122,7 +122,8 @@ def _logged(body: str, rank: str | None) -> Line | None:
         if access is not None:
             return _access(access, body)
     if level or body[:6] in _LEVEL_STARTS:
-        body = _LEVEL.sub("", body, count=1)
+        prefix = _LEVEL.match(body)
+        body = body if prefix is None else body[prefix.end() :]
     word, _, _ = body[:80].partition(" ")
     rules = _RULES.get(word)
     if rules is not None:

@@ -216,7 +216,7 @@ BARE: tuple[Rule, ...] = (
     rule(Mark.FATAL, r"!{3,} ?Segfault encountered", fatal=True, cause="abort"),
     rule(
         Mark.FATAL,
-        r"(?:\S{1,200}: line \d+: +\d+ )?(?P<text_error>Killed|Aborted|Segmentation fault|Bus error)"
+        r"(?:[\w./~+-]{1,200}: line \d+: +\d+ )?(?P<text_error>Killed|Aborted|Segmentation fault|Bus error)"
         r"(?: +\(core dumped\))?(?: {2,}.*)?$",
         fatal=True,
         cause="killed",
