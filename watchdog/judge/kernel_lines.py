@@ -330,7 +330,7 @@ _RULES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], KernelFact |
             _hardware,
         ),
         ("EDAC", r"EDAC \S+: \d+ UE .*", _hardware),
-        ("Machine Check", r"(?:mce: )?\[Hardware Error\]: CPU \d+: Machine Check.*|Machine check events logged", _hardware),
+        ("Machine Check", r"\[Hardware Error\]: CPU \d+: Machine Check.*", _hardware),
         ("event severity", r"\[Hardware Error\]: event severity: (?:fatal|recoverable)", _hardware),
         ("segfault at", rf"^{_PROCESS}\[(?P<pid>\d+)\]: (?P<what>segfault at .*)", _crash),
         ("traps:", rf"traps: {_PROCESS}\[(?P<pid>\d+)\] (?:trap )?(?P<what>(?:general protection|invalid opcode).*)", _crash),
