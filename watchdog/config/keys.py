@@ -97,7 +97,7 @@ class Judging(Section, frozen=True, kw_only=True):
         _doc(
             "Batches go on but nothing reaches a user (no request ends, no canary is answered) for so long: stalled. In seconds."
         ),
-    ] = 300.0
+    ] = 240.0
     start_silence_s: Annotated[
         float,
         Meta(ge=60, le=86400),

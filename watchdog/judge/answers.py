@@ -34,14 +34,15 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
     a = f.answers
     since, grade, reason = a.bad[0]
     count = len(a.bad)
-    message = f"{count} canaries in a row were answered with {grade} text since {now - since:.0f} s: {a.bad[-1][2]}"
-    if count < policy.garbage_count:
+    message = f"{count} {'canaries in a row were' if count > 1 else 'canary was'} answered with {grade} text since {now - since:.0f} s: {a.bad[-1][2]}"
+    latest, usual = f.accepted.latest(now), f.accepted.baseline()
+    rejected = latest is not None and usual is not None and latest <= 1.01 and usual > 1.2
+    if count < policy.garbage_count and not rejected:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="OddAnswer", message=f"{message}.", calls=())
     evidence = [f"{count} bad answers in a row", a.bad[-1][2]]
     if a.good_ever:
         evidence.append(f"{a.good_ever} good answers before")
-    recent = f.accepted.now(now)
-    if recent is not None and recent[0] <= 1.01 and (f.accepted.baseline() or 0) > 1.2:
+    if rejected:
         evidence.append("no draft token is accepted any more")
     if not a.good_ever:
         call = Call(

@@ -148,11 +148,16 @@ def _again(f: Facts, call: Call, ledger: Ledger, now: float) -> Call | None:
     same = [r for r in ledger.restarts if r.reason == call.reason and now - r.t < AGAIN_S]
     if not same or same[-1].proven:
         return None
-    message = f"{call.message} The restart {(now - same[-1].t) / 60:.0f} min ago, for the same reason, did not cure it."
-    advice = "The cause outlives restarts: look at configuration, devices and the bundle of the first incident."
-    return Call(
-        want=Want.VETO, reason="NotCured", message=message, severity=Severity.CRITICAL, advice=advice, evidence=call.evidence
-    )
+    ago = f"{(now - same[-1].t) / 60:.0f} min ago"
+    if same[-1].inv == f.life.inv:
+        reason = "RestartFailed"
+        message = f"{call.message} The restart ordered {ago} has brought no new life."
+        advice = "Restart the unit by hand, and look at why systemd did not: `systemctl status` and the journal of PID 1."
+    else:
+        reason = "NotCured"
+        message = f"{call.message} The restart {ago}, for the same reason, did not cure it."
+        advice = "The cause outlives restarts: look at configuration, devices and the bundle of the first incident."
+    return Call(want=Want.VETO, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice, evidence=call.evidence)
 
 
 def _withhold(veto: Call, wanted: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:

@@ -4,6 +4,8 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 
+SPARED_S = 25.0
+"""So long after any other fatal line SGLang must have noticed the death by itself (it looks once a second, 0.5.10 and later)."""
 DYING_S = 100.0
 """SGLang sleeps, dumps and waits up to 76 s with its port open before it ends after a child's death (0.5.13 and later, measured)."""
 
@@ -56,7 +58,10 @@ def _dying(f: Facts, now: float) -> Verdict | None:
         return Verdict(
             type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineSurvived", message=message, calls=(diagnose,)
         )
-    if age < DYING_S or served_since > life.dying_at:
+    limit = DYING_S if life.end_announced else SPARED_S
+    if age >= limit and f.ranks.gone(now) and not life.end_announced:
+        return None
+    if age < max(limit, DYING_S if not f.ranks.gone(now) else limit) or served_since > life.dying_at:
         message = f"Dying for {age:.0f} s: {text}"
         return Verdict(type="ProcessesPresent", status=Status.FALSE, reason="Dying", message=message, calls=(diagnose,))
     message = f"It printed a fatal line {age:.0f} s ago and neither ended nor worked since: {text}"

@@ -43,6 +43,11 @@ class Accepted:
         """The usual accept length of this life; None before enough was seen."""
         return statistics.median(self.first) if len(self.first) >= LEARN_COUNT else None
 
+    def latest(self, now: float) -> float | None:
+        """The median of the newest batches; None if there are too few of late."""
+        values = [a for t, a in list(self.recent)[-10:] if t > now - 180.0]
+        return statistics.median(values) if len(values) >= 5 else None
+
     def now(self, now: float) -> tuple[float, int, float] | None:
         """(median, count, span in seconds) of the last minutes; None without traffic."""
         values = [(t, a) for t, a in self.recent if t > now - WINDOW_S]

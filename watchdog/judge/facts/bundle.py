@@ -158,9 +158,9 @@ class Facts:
             self.refusals.see_access(t, line)
             self.pause.see_access(t, line)
         elif mark is Mark.HEALTH_FAILED:
-            silence, waited = line.fields.get("silence_s"), line.fields.get("waited_s", 20.0)
-            if silence is not None and self.life.since is not None and t - silence - waited >= self.life.since:
-                self.work.see_heartbeat(t - silence - waited)
+            silence = line.fields.get("silence_s")
+            if silence is not None and self.life.since is not None and t - silence >= self.life.since:
+                self.work.see_heartbeat(t - silence)
         elif mark is Mark.HOST_POOL:
             self.memory.announce(line)
         elif mark is Mark.ARGS and self.life.server is None:

@@ -52,6 +52,7 @@ class Death:
         return str(self.mark) if self.mark else self.code
 
 
+ANNOUNCED = (Mark.SIGQUIT, Mark.CHILD_DEAD, Mark.WATCHDOG_FIRED, Mark.EXCEPTION, Mark.DYING, Mark.WARMUP_FAILED)
 JOBS_THAT_STOP = ("stop", "restart", "try-restart")
 
 # The order says which of several fatal lines names the cause best.
@@ -107,6 +108,8 @@ class Life:
         """The first fatal line of this life: from here on it may be mute and end by itself."""
         self.dying_line: Line | None = None
         self.cause: Line | None = None
+        self.end_announced = False
+        """Whether SGLang itself said that it is about to end, as it does when it notices a child's death."""
         self.ended = False
         self.server = None
 
@@ -181,6 +184,7 @@ class Life:
         elif line.fatal or mark in (Mark.SIGQUIT, Mark.DYING):
             if self.dying_at is None:
                 self.dying_at, self.dying_line = o.written, line
+            self.end_announced = self.end_announced or mark in ANNOUNCED
             if self.cause is None or _rank(mark) < _rank(self.cause.mark):
                 self.cause = line
 
