@@ -105,7 +105,8 @@ def test_fallen_off_the_bus_with_and_without_a_number(line: str, pci: str | None
         ("NVRM: API mismatch: the client has the version 535.171.04, but", ""),
         (
             "NVRM: API mismatch: the client has the version 535.171.04, but\nNVRM: this kernel module has the version "
-            "535.161.07.  Please\nNVRM: make sure that this kernel module and all NVIDIA driver\nNVRM: components have the same version.",
+            "535.161.07.  Please\nNVRM: make sure that this kernel module and all NVIDIA driver\n"
+            "NVRM: components have the same version.",
             "535.161.07",
         ),
     ],
