@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from watchdog.config.keys import Config, Section, Server
-from watchdog.config.words import bare, choices, expected, section_of, shown, wrong
+from watchdog.config.keys import Config, Restarting, Section, Server
+from watchdog.config.words import bare, choices, expected, printable, section_of, shown, wrong
 
 MAX_BYTES = 1 << 20
 SHARED_SECTIONS = ("probe", "metrics", "judge", "restart")
@@ -68,7 +68,7 @@ def load(path: Path) -> Config:
         line = raw[: e.start].count(b"\n") + 1
         raise _unreadable(path, f"is not UTF-8 text (line {line})", "save it as UTF-8") from e
     except tomllib.TOMLDecodeError as e:
-        raise _unreadable(path, *_toml_fault(str(e))) from e
+        raise _unreadable(path, *toml_fault(str(e))) from e
     return parse(table, str(path))
 
 
@@ -76,7 +76,7 @@ def _unreadable(path: Path, problem: str, cure: str) -> ConfigError:
     return ConfigError([Fault(str(path), "", problem, cure)], str(path))
 
 
-def _toml_fault(said: str) -> tuple[str, str]:
+def toml_fault(said: str) -> tuple[str, str]:
     """Problem and cure of a TOML error as tomllib words it."""
     found = re.search(r" \(at (line \d+, column \d+|end of document)\)$", said)
     place = found[1] if found else "somewhere"
@@ -88,7 +88,9 @@ def _toml_fault(said: str) -> tuple[str, str]:
         return f"gives a key a second time ({place})", "remove one of the two"
     if said.startswith("Invalid value"):
         return f"has a value that TOML does not know ({place})", 'put text in quotes ("…"), write true and false in small letters'
-    return f"is no valid TOML ({place}: {said[:1].lower()}{said[1:]})", "write one key = value a line below its [table]"
+    if said.startswith(r"Illegal character '\n'"):
+        return f"has a text that does not end where its line does ({place})", 'close it with a "'
+    return f"is no valid TOML ({place}: {said[:1].lower()}{said[1:]})", "write one key = value a line"
 
 
 def parse(table: dict[str, Any], source: str = "configuration", *, need_servers: bool = True) -> Config:
@@ -99,7 +101,7 @@ def parse(table: dict[str, Any], source: str = "configuration", *, need_servers:
     """
     faults: list[Fault] = []
     config: Config = _convert(Config, table, "", faults)
-    _check_budgets(config, "", faults)
+    _check_budgets(config.restart, table, "", faults)
     _check_alert_addresses(config, faults)
     if need_servers and not table.get("servers"):
         faults.append(Fault("servers", "", "no server is configured", "add a [[servers]] table with name and unit"))
@@ -109,8 +111,7 @@ def parse(table: dict[str, Any], source: str = "configuration", *, need_servers:
     tables = table.get("servers", [])
     servers = [_laid_over(config, server, own) for server, own in zip(config.servers, tables, strict=True)]
     for server, own in zip(servers, tables, strict=True):
-        if any(key.startswith("budget") for key in own.get("restart", {})):
-            _check_budgets(server, f"servers[{server.name}].", faults)
+        _check_budgets(server.restart, own, f"servers[{server.name}].", faults)
     if faults:
         raise ConfigError(faults, source)
     return msgspec.structs.replace(config, servers=servers)
@@ -137,7 +138,7 @@ def _convert(kind: type[Section], table: Any, where: str, faults: list[Fault]) -
     fields = {f.encode_name: f for f in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}
     for key, value in table.items():
-        name = f"{where}.{key}" if where else key
+        name = f"{where}.{printable(key)}" if where else printable(key)
         if key not in fields:
             faults.append(_unknown(kind, key, value, name))
             continue
@@ -162,7 +163,7 @@ def _convert(kind: type[Section], table: Any, where: str, faults: list[Fault]) -
 
 def _convert_list(kind: type[Section], value: Any, name: str, faults: list[Fault]) -> list[Any]:
     if not isinstance(value, list):
-        faults.append(Fault(name, shown(value), wrong(value, list), f"begin each with [[{name}]], in double brackets"))
+        faults.append(Fault(name, "", wrong(value, list), f"begin each one with [[{name}]], in double brackets"))
         return []
     entries = [_convert(kind, item, f"{name}[{_label(item, i)}]", faults) for i, item in enumerate(value)]
     return [entry for entry in entries if entry is not None]
@@ -171,7 +172,7 @@ def _convert_list(kind: type[Section], value: Any, name: str, faults: list[Fault
 def _label(table: Any, index: int) -> str:
     """How messages call an entry of a list: by its name, or "#1" for the first."""
     name = table.get("name") if isinstance(table, dict) else None
-    return name if isinstance(name, str) and 0 < len(name) <= 64 else f"#{index + 1}"
+    return printable(name) if isinstance(name, str) and name else f"#{index + 1}"
 
 
 def _convert_value(kind: Any, value: Any, name: str, faults: list[Fault]) -> Any:
@@ -188,10 +189,16 @@ def _convert_value(kind: Any, value: Any, name: str, faults: list[Fault]) -> Any
 
 def _unknown(kind: type[Section], key: str, value: Any, name: str) -> Fault:
     """The fault of a key that does not exist: misspelt, in the wrong table, or unheard of."""
-    near = difflib.get_close_matches(key, [f.encode_name for f in msgspec.structs.fields(kind)], n=1)
+    fields = msgspec.structs.fields(kind)
     homes = [f.encode_name for f in msgspec.structs.fields(Config) if key in _keys_of(section_of(f.type, Section))]
+    near = difflib.get_close_matches(key, [f.encode_name for f in fields], n=1)
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value)):
+        tables = [f.encode_name for f in fields if section_of(f.type, Section)]
+        near = difflib.get_close_matches(key, tables, n=1)
+        cure = f"did you mean {_heading(near[0])}?" if near else "remove it; docs/configuration.md lists every table"
+        return Fault(name, "", "there is no such table", cure)
     if homes:
-        cure = f"it belongs in {' or '.join('[[servers]]' if home == 'servers' else f'[{home}]' for home in homes)}"
+        cure = f"it belongs in {' or '.join(map(_heading, homes))}"
     elif near:
         cure = f"did you mean {near[0]}?"
     else:
@@ -199,23 +206,29 @@ def _unknown(kind: type[Section], key: str, value: Any, name: str) -> Fault:
     return Fault(name, shown(value, key), "there is no such key here", cure)
 
 
+def _heading(table: str) -> str:
+    return "[[servers]]" if table == "servers" else f"[{table}]"
+
+
 def _keys_of(section: Any) -> set[str]:
     return {f.encode_name for f in msgspec.structs.fields(section)} if section else set()
 
 
-def _check_budgets(holder: Config | Server, where: str, faults: list[Fault]) -> None:
-    """The two windows of the restart budget must fit each other."""
-    if any(fault.key.startswith(f"{where}restart.budget") for fault in faults):
+def _check_budgets(restart: Restarting, written: dict[str, Any], where: str, faults: list[Fault]) -> None:
+    """The two windows of the restart budget must fit each other. Faults are told of a key that was `written`."""
+    own = written.get("restart")
+    prefix = f"{where}restart."
+    if not isinstance(own, dict) or any(fault.key.startswith(f"{prefix}budget") for fault in faults):
         return
-    restart = holder.restart
-    if restart.budget_long_s < restart.budget_s:
-        problem = f"is shorter than restart.budget_s ({shown(restart.budget_s)})"
-        cure = "make the long window the longer one"
-        faults.append(Fault(f"{where}restart.budget_long_s", shown(restart.budget_long_s), problem, cure))
-    if restart.budget_long < restart.budget:
-        problem = f"allows fewer restarts than restart.budget ({restart.budget}) does in its shorter window"
-        cure = "raise it, or lower restart.budget"
-        faults.append(Fault(f"{where}restart.budget_long", shown(restart.budget_long), problem, cure))
+    for short, long, most in (("budget_s", "budget_long_s", "no longer than"), ("budget", "budget_long", "at most")):
+        small, great = getattr(restart, short), getattr(restart, long)
+        if small <= great or not {short, long} & own.keys():
+            continue
+        key, value, cure = (
+            (long, great, f"raise it, or lower {short}") if long in own else (short, small, f"lower it, or raise {long}")
+        )
+        problem = f"{short} ({shown(small)}) must be {most} {long} ({shown(great)})"
+        faults.append(Fault(prefix + key, shown(value), problem, cure))
 
 
 def _check_alert_addresses(config: Config, faults: list[Fault]) -> None:

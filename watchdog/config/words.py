@@ -65,13 +65,19 @@ def shown(value: Any, key: str = "") -> str:
     """A value as it stands in the file, at most 60 characters; what may be a secret is left out."""
     if isinstance(value, str) and SECRET.search(key):
         return '"…"'
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        value = int(value)
+    if isinstance(value, dict):
+        return "{ … }"
     if isinstance(value, str):
         value = re.sub(r"//[^/@]*@", "//…@", value)
-    elif isinstance(value, dict):
-        return "{ … }"
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    plain = isinstance(value, str | bool | list)
+    return printable(json.dumps(value, ensure_ascii=False, default=str) if plain else str(value))
+
+
+def printable(text: str) -> str:
+    """Text on one line of at most 60 characters, without control characters."""
+    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text[:60]) + text[60:61]
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
