@@ -217,7 +217,7 @@ class Connection:
             CallFailedError: an error reply; its sub-types for those that have a cure of their own.
         """
         what = f"{member} {body[0]}" if body and isinstance(body[0], str) and body[0] else member
-        if self._bus is None:
+        if self._bus is None or not self._bus.connected:
             raise BusUnavailableError(self.trouble or "not connected")
         message = Message(
             destination=destination,
