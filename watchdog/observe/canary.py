@@ -19,7 +19,7 @@ DEFAULT_MODEL = "default"
 
 PREFIX = "\n".join(
     f"Item {n}: the warehouse in street {n * 7 % 90 + 1} keeps {n * 13 % 97 + 3} boxes on shelf {n * 5 % 40 + 1}."
-    for n in range(1, 61)
+    for n in range(1, 91)
 )
 """The long fixed prefix: about 1,500 tokens of any tokenizer's plain English; many pages of any page size."""
 

@@ -54,7 +54,7 @@ class Pace:
         period *= self._jitter
         if abs(period - SERVER_TIMEOUT_S) < 2:
             period += 5
-        return max(self._turn + period, self._ended + min(GAP_S, self.interval_s))
+        return max(self._turn + period, self._ended + min(GAP_S, period))
 
     def backing_off(self, now: float, *, closer: bool) -> bool:
         """Whether this turn is to be left out, since several probes failed."""

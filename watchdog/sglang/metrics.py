@@ -30,7 +30,10 @@ SPLIT = {
 USER_ENDPOINTS = frozenset(
     ("/generate", "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/messages", "/v1/responses", "/v1/score")
 )
-"""The only values of `endpoint` that are split off: unknown paths appear there as they were asked for, without limit."""
+"""The only values of `endpoint` that are split off: unknown paths appear there as they were asked for, without limit.
+
+What is in flight in the HTTP process; it goes on counting while the scheduler hangs, but a request that was refused or
+given up may stay in it for ever (seen with 0.5.23): growth means something, the level does not."""
 
 RANKED = frozenset(
     (

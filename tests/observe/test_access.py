@@ -1,0 +1,141 @@
+import asyncio
+import os
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.observe.talker import Talker, reply, says, talking
+from watchdog.observe.access import Access, AccessError, read_key, tls
+from watchdog.observe.http import Exchange, Limits, Request, exchange
+
+
+async def ask(talker: Talker, **more: object) -> Exchange:
+    return await exchange(Access(talker.server(**more)), Request("GET", "/health", Limits(1, 2)))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate for 127.0.0.1, with its key in the same file."""
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test"
+        " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem",
+        shell=True, cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+    return folder
+
+
+def serving(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    return context
+
+
+async def test_https_with_a_ca_of_its_own(certificate: Path) -> None:
+    async with talking(says(reply(200)), ssl=serving(certificate)) as talker:
+        url = f"https://127.0.0.1:{talker.port}"
+        good = await ask(talker, base_url=url, ca_file=str(certificate / "cert.pem"))
+        assert (good.outcome, good.status) == ("ok", 200)
+        bad = await ask(talker, base_url=url)
+    assert (bad.outcome, bad.why) == ("skipped", "config")
+    assert (
+        "TLS failed" in (bad.detail or "") and "self-signed certificate" in (bad.detail or "") and "ca_file" in (bad.detail or "")
+    )
+
+
+async def test_https_asked_of_a_server_that_speaks_http() -> None:
+    async def answers_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(400))
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(answers_at_once, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        got = await ask(Talker("127.0.0.1", port), base_url=f"https://127.0.0.1:{port}")
+    assert (got.outcome, got.why) == ("skipped", "config") and "TLS failed" in (got.detail or "")
+
+
+async def test_http_asked_of_a_server_that_speaks_https(certificate: Path) -> None:
+    async with talking(says(reply(200)), ssl=serving(certificate)) as talker:
+        got = await ask(talker, base_url=f"http://127.0.0.1:{talker.port}")
+    assert got.outcome in ("reset", "malformed")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate"])
+def test_a_ca_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(AccessError, match="must be PEM and readable"):
+        tls(Talker("127.0.0.1", 1).server(base_url="https://127.0.0.1:1", ca_file=str(path)))
+
+
+def test_no_tls_for_http() -> None:
+    assert tls(Talker("127.0.0.1", 1).server()) is None
+
+
+async def test_the_key_is_sent_and_a_new_one_is_used_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("sk-first\n")
+    async with talking(says(reply(200))) as talker:
+        access = Access(talker.server(api_key_file=str(path)))
+        request = Request("GET", "/v1/models", Limits(1, 2))
+        await exchange(access, request)
+        path.write_text("sk-second")
+        await exchange(access, request)
+    assert b"Authorization: Bearer sk-first\r\n" in talker.requests[0]
+    assert b"Authorization: Bearer sk-second\r\n" in talker.requests[1]
+
+
+async def test_a_key_that_is_echoed_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text('sk-"odd')
+    echo = reply(401, b'{"error": "bad key sk-\\"odd or sk-"odd"}', WWW_Authenticate="x")
+    async with talking(says(echo)) as talker:
+        got = await ask(talker, api_key_file=str(path))
+        moved = reply(302, Location='http://x/?key=sk-"odd')
+    assert got.body == b'{"error": "bad key [API key] or [API key]"}'
+    async with talking(says(moved)) as talker:
+        got = await ask(talker, api_key_file=str(path))
+    assert "[API key]" in (got.detail or "") and "odd" not in (got.detail or "")
+
+
+async def test_a_key_that_cannot_be_read_is_our_own_fault(tmp_path: Path) -> None:
+    got = await ask(Talker("127.0.0.1", 1), api_key_file=str(tmp_path / "none"))
+    assert (got.outcome, got.why) == ("skipped", "config")
+    assert "No such file" in (got.detail or "") and "LoadCredential=" in (got.detail or "")
+
+
+def test_a_bare_name_is_a_credential(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    with pytest.raises(AccessError, match="LoadCredential=api-key:"):
+        read_key("api-key")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    (tmp_path / "api-key").write_text(" sk-abc \n")
+    assert read_key("api-key") == "sk-abc"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b"two\nlines", "not one line"),
+        (b"k\r\nX-Evil: 1", "not one line"),
+        ("schlüssel".encode(), "printable ASCII"),
+        (b"x" * 5000, "not one line"),
+    ],
+)
+def test_files_that_hold_no_key(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    with pytest.raises(AccessError, match=said) as raised:
+        read_key(str(path))
+    assert "\n" not in str(raised.value) and "Evil" not in str(raised.value)
+
+
+def test_a_folder_is_no_key(tmp_path: Path) -> None:
+    with pytest.raises(AccessError, match="Is a directory"):
+        read_key(f"{tmp_path}{os.sep}")

@@ -1,0 +1,214 @@
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.observe.talker import Script, Talker, reply, says, stream, talking
+from watchdog.clock import BootClock
+from watchdog.observation import OUTCOMES, Probe, decode, encode
+from watchdog.observe.canary import PREFIX, Canary
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "http"
+STREAM = (FIXTURES / "chat_stream.sse").read_bytes()
+REASONING = (FIXTURES / "chat_rp_qwen3_stream.sse").read_bytes()
+
+
+def canary(talker: Talker, **more: object) -> Canary:
+    return Canary(talker.server(**more), random.Random(1), BootClock().now)
+
+
+async def asked(script: Script, kind: str = "chat", **more: object) -> Probe:
+    async with talking(script) as talker:
+        probe = await canary(talker, **more).ask(kind, "life1")
+    assert probe.outcome in OUTCOMES and probe.inv == "life1" and probe.probe == kind
+    assert decode(encode(probe)) == probe
+    return probe
+
+
+def sent(talker: Talker, i: int = -1) -> dict[str, object]:
+    found = json.loads(talker.requests[i].split(b"\r\n\r\n", 1)[1])
+    assert isinstance(found, dict)
+    return found
+
+
+def chunk(finish: str | None = None, **delta: object) -> bytes:
+    body = {"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+    return b"data: " + msgspec.json.encode(body) + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+PARIS = stream(chunk(role="assistant", content=""), chunk(content="Paris"), chunk("stop"), DONE)
+
+
+async def test_what_the_canary_asks() -> None:
+    async with talking(says(PARIS)) as talker:
+        asker = canary(talker, probe={"chat_max_tokens": 7, "chat_expects": "Paris"})
+        first = await asker.ask("chat", None)
+        asker.learned_model = "kimi-k2.5"
+        second = await asker.ask("chat", None)
+    one, two = sent(talker, 0), sent(talker, 1)
+    assert talker.requests[0].startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
+    assert one["model"] == "default" and two["model"] == "kimi-k2.5"
+    assert one["max_tokens"] == 7 and one["temperature"] == 0
+    assert one["stream"] is True and one["stream_options"] == {"include_usage": True}
+    prompts = [m["messages"][0]["content"] for m in (one, two)]  # type: ignore[index]
+    assert prompts[0][:13] != prompts[1][:13], "they differ from the beginning, so that no cache answers"
+    assert prompts[0].endswith("] What is the capital of France? Answer with one word.")
+    assert one["rid"] == first.request_id and first.request_id != second.request_id
+    assert f"X-Request-Id: {first.request_id}".encode() in talker.requests[0]
+    assert first.expects == "Paris" and first.limit_s == 0.4
+
+
+async def test_the_configured_model_comes_first() -> None:
+    async with talking(says(PARIS)) as talker:
+        asker = canary(talker, model="kimi:lora")
+        asker.learned_model = "other"
+        await asker.ask("chat", None)
+    assert sent(talker)["model"] == "kimi:lora"
+
+
+async def test_the_real_stream() -> None:
+    probe = await asked(says(stream(STREAM)))
+    assert (probe.outcome, probe.status, probe.detail, probe.body) == ("ok", 200, None, None)
+    assert probe.answer is not None and probe.answer.text == "�L" and probe.answer.completion_tokens == 10
+
+
+async def test_reasoning_is_an_answer() -> None:
+    probe = await asked(says(stream(REASONING)))
+    assert probe.outcome == "ok" and probe.answer is not None
+    assert probe.answer.text == "" and probe.answer.reasoning and probe.answer.finish_reason == "length"
+
+
+async def test_an_answer_that_is_not_streamed() -> None:
+    probe = await asked(says(reply(200, (FIXTURES / "chat.json").read_bytes())))
+    assert probe.outcome == "ok" and probe.answer is not None and probe.answer.completion_tokens == 10
+
+
+async def test_time_to_the_first_token_is_not_that_of_the_headers() -> None:
+    pieces = PARIS.split(b"\r\n\r\n", 1)
+    script = says(pieces[0] + b"\r\n\r\n5\r\n: hi\n\r\n", pieces[1], pause=0.15)
+    probe = await asked(script)
+    assert probe.outcome == "ok" and probe.ttft_s is not None and probe.ttft_s >= 0.15
+
+
+async def test_headers_and_then_nothing() -> None:
+    head = PARIS.split(b"\r\n\r\n", 1)[0] + b"\r\n\r\n"
+    probe = await asked(says(head, hold=5))
+    assert (probe.outcome, probe.status, probe.ttft_s, probe.answer) == ("timeout", 200, None, None)
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "said"),
+    [
+        (says(stream(chunk(content="Pa"), end=False)), "reset", "in the middle of the answer"),
+        (says(stream(chunk(content="Pa"))), "malformed", "without its closing [DONE]"),
+        (says(stream(b"data: {broken\n\n"), hold=5), "malformed", "event 1 is not JSON"),
+        (says(stream(b'data: {"choices": NaN}\n\n')), "malformed", "event 1 is not JSON"),
+        (says(stream(b'data: "\xff"\n\n')), "malformed", "event 1 is not JSON"),
+        (says(reply(200, b"<html>hello</html>", "text/html")), "malformed", "the body is not JSON"),
+        (says(reply(200, b"")), "malformed", "the body is empty"),
+        (says(reply(200, b'{"choices": 5}')), "malformed", "choices is the number 5"),
+        (says(reply(401, b'{"error":"Unauthorized"}')), "status", "not allowed (401): the server wants an API key"),
+        (says(reply(403, b'{"error":"Forbidden"}')), "status", "not allowed (403)"),
+        (says(reply(404, b'{"detail":"Not Found"}')), "status", "badly asked (404): this server has no /v1/chat/completions"),
+        (says(reply(400, b'{"object":"error","message":"no template"}')), "status", "badly asked (400): no template"),
+        (says(reply(429)), "status", "too many requests (429)"),
+        (says(reply(500, b'{"message":"CUDA error"}')), "status", "failed in the server (500): CUDA error"),
+        (says(reply(503, b'{"message":"The request queue is full."}')), "status", "saturated (503): The request queue is full."),
+        (says(reply(503)), "status", "not serving (503)"),
+        (says(reply(307, Location="http://x/")), "status", "redirected (307): it redirects to Location http://x/"),
+        (says(reply(502, b"<html>").replace(b"uvicorn", b"nginx")), "status", "(502) (answered by nginx, not by SGLang"),
+    ],
+)
+async def test_bad_answers_are_named(script: Script, outcome: str, said: str) -> None:
+    probe = await asked(script)
+    assert probe.outcome == outcome and said in (probe.detail or ""), probe
+    assert probe.answer is None and probe.body is not None
+
+
+async def test_a_full_queue_that_is_told_within_the_stream_is_the_status_that_it_means() -> None:
+    error = {"error": {"object": "error", "message": "The request queue is full.", "type": "503", "code": 503}}
+    probe = await asked(says(stream(b"data: " + msgspec.json.encode(error) + b"\n\n", DONE)))
+    assert (probe.outcome, probe.status) == ("status", 503)
+    assert (probe.detail or "").startswith("saturated (503)")
+
+
+async def test_an_echoed_key_is_kept_nowhere(tmp_path: Path) -> None:
+    key = "sk-" + 40 * "k"
+    (tmp_path / "key").write_text(key)
+    more = {"api_key_file": str(tmp_path / "key")}
+    scripts = [
+        says(stream(chunk(content="my key: sk-", reasoning_content=key), chunk(content=40 * "k"), chunk("stop"), DONE)),
+        says(reply(400, b'{"message": "' + 180 * b"x" + key.encode() + b'"}')),
+        says(reply(500, 490 * b"x" + key.encode())),
+        says(stream(b'data: {"error": "' + 280 * b"x" + key.encode() + b'"}\n\n')),
+        says(reply(200, b"{}").replace(b"uvicorn", key.encode())),
+    ]
+    for script in scripts:
+        assert b"kkkk" not in encode(await asked(script, **more))
+
+
+async def test_the_prefix_canary_asks_twice_and_tells_the_cache() -> None:
+    asks = 0
+
+    async def script(request: bytes, writer: asyncio.StreamWriter) -> None:
+        nonlocal asks
+        asks += 1
+        usage = {"prompt_tokens": 1500, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 1472 * (asks - 1)}}
+        last = b"data: " + msgspec.json.encode({"model": "m", "choices": [], "usage": usage}) + b"\n\n"
+        await says(stream(chunk(content="3"), chunk("stop"), last, DONE))(request, writer)
+
+    async with talking(script) as talker:
+        probe = await canary(talker).ask("prefix", "life1")
+    assert asks == 2 and probe.outcome == "ok"
+    assert sent(talker, 0)["messages"] == sent(talker, 1)["messages"]
+    assert probe.answer is not None and probe.answer.cached_tokens == 1472
+    assert "first ask: 0 of 1500 tokens cached" in (probe.detail or "")
+    assert "second ask: 1472 of 1500 tokens cached, first token after 0." in (probe.detail or "")
+    assert 4000 < len(PREFIX) < 8000
+
+
+async def test_a_prefix_canary_that_fails_is_not_asked_again() -> None:
+    async with talking(says(reply(503))) as talker:
+        probe = await canary(talker).ask("prefix", None)
+    assert probe.outcome == "status" and len(talker.requests) == 1
+
+
+async def test_models_are_learnt() -> None:
+    async with talking(says(reply(200, (FIXTURES / "v1_models.json").read_bytes()))) as talker:
+        asker = canary(talker)
+        probe = await asker.ask("models", None)
+    assert probe.outcome == "ok" and asker.learned_model == "tiny-qwen3"
+    assert probe.body is not None and probe.body.startswith('{"object":"list"')
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b'{"data": {}}', b'{"data": [{}]}', b"\xff", b'{"data": NaN}'])
+async def test_models_that_are_none(body: bytes) -> None:
+    probe = await asked(says(reply(200, body)), "models")
+    assert probe.outcome == "malformed" and (probe.detail or "").startswith("/v1/models: ")
+
+
+async def test_health_and_ready() -> None:
+    probe = await asked(says(reply(200)), "health")
+    assert (probe.outcome, probe.status, probe.body, probe.answer) == ("ok", 200, "", None)
+    probe = await asked(says(reply(503)), "health")
+    assert (probe.outcome, probe.status, probe.detail) == ("status", 503, "not serving (503)")
+    probe = await asked(says(reply(404, b'{"detail":"Not Found"}')), "ready")
+    assert probe.status == 404 and "0.5.20" in (probe.detail or "")
+    probe = await asked(says(reply(200, b"\xff" * 2000, "text/plain")), "health")
+    assert probe.body == 512 * "\ufffd"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, len(REASONING)), st.booleans())
+async def test_a_real_stream_cut_at_any_byte_is_never_an_answer(cut: int, ended: bool) -> None:
+    probe = await asked(says(stream(REASONING[:cut], end=ended)))
+    if cut > REASONING.index(b"[DONE]") + 6:
+        assert probe.outcome == "ok"
+    else:
+        assert probe.outcome == ("malformed" if ended else "reset") and probe.answer is None

@@ -1,0 +1,245 @@
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.observe.talker import Script, Talker, reply, says, talking
+from tests.observe.test_canary import PARIS
+from watchdog.clock import BootClock
+from watchdog.observation import Observation, Probe
+from watchdog.observe import endpoint
+from watchdog.observe.endpoint import EndpointSource
+from watchdog.observe.source import Source, Target
+
+MODELS = b'{"data": [{"id": "kimi-k2.5"}]}'
+
+FAST = {
+    "health_interval_s": 0.1,
+    "models_interval_s": 0.1,
+    "ready_interval_s": 0.1,
+    "chat_interval_s": 0.1,
+    "chat_per_hour": 1000,
+    "health_limit_s": 5,
+    "chat_limit_s": 5,
+}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "LOOK_S", 0.02)
+    monkeypatch.setattr(endpoint, "FIRST_S", {"health": 0.0, "models": 0.0, "ready": 0.0, "chat": 0.05, "prefix": 0.05})
+
+
+def path(request: bytes) -> str:
+    return request.split(b" ", 2)[1].decode()
+
+
+def serving(**answers: Script) -> Script:
+    """A well server, but for what is given: health, ready, models, chat."""
+
+    async def script(request: bytes, writer: asyncio.StreamWriter) -> None:
+        good = {
+            "/health": ("health", says(reply(200))),
+            "/ready": ("ready", says(reply(200))),
+            "/v1/models": ("models", says(reply(200, MODELS))),
+            "/v1/chat/completions": ("chat", says(PARIS)),
+        }
+        name, usual = good[path(request)]
+        await answers.get(name, usual)(request, writer)
+
+    return script
+
+
+class Watched:
+    """A source that runs, what it emitted, and its target."""
+
+    def __init__(self, talker: Talker, probe: dict[str, object]) -> None:
+        self.target = Target(talker.server(probe={**FAST, **probe}))
+        self.target.inv = "life1"
+        self.source = EndpointSource(self.target, BootClock(), random.Random(1))
+        self.seen: list[Probe] = []
+        self.beats = 0
+
+    def emit(self, seen: Observation) -> None:
+        assert isinstance(seen, Probe)
+        self.seen.append(seen)
+
+    def beat(self) -> None:
+        self.beats += 1
+
+    def of(self, kind: str, outcome: str = "") -> list[Probe]:
+        return [p for p in self.seen if p.probe == kind and (not outcome or p.outcome == outcome)]
+
+    async def until(self, what: Callable[[], object], limit_s: float = 4.0) -> None:
+        async with asyncio.timeout(limit_s):
+            while not what():  # noqa: ASYNC110 - polls the test's own state
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def watching(talker: Talker, hold: str | None = None, **probe: object) -> AsyncIterator[Watched]:
+    watched = Watched(talker, probe)
+    watched.target.hold = hold
+    task = asyncio.create_task(watched.source.run(watched.emit, watched.beat))
+    try:
+        yield watched
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_it_is_a_source_and_asks_each_kind_again_and_again() -> None:
+    async with talking(serving()) as talker, watching(talker) as w:
+        source: Source = w.source
+        assert source.name == "endpoint"
+        await w.until(lambda: all(len(w.of(kind, "ok")) >= 2 for kind in ("health", "ready", "models", "chat")))
+        assert w.of("prefix") == [], "off by default"
+    assert {p.inv for p in w.seen} == {"life1"} and w.beats > 5
+    chat = w.of("chat")[-1]
+    assert chat.answer is not None and chat.answer.text == "Paris"
+    assert any(b'"model": "kimi-k2.5"' in r for r in talker.requests), "the name was learnt"
+
+
+async def test_health_never_overlaps_and_a_slow_canary_does_not_silence_the_others() -> None:
+    now: dict[str, int] = {}
+    most: dict[str, int] = {}
+
+    async def counting(request: bytes, writer: asyncio.StreamWriter) -> None:
+        lane = "canary" if "chat" in path(request) else "cheap"
+        now[lane] = now.get(lane, 0) + 1
+        most[lane] = max(most.get(lane, 0), now[lane])
+        try:
+            await serving(health=says(b"HTTP/1.1 200 OK\r\n", b"Content-Length: 0\r\n\r\n", pause=0.05), chat=says(hold=60))(
+                request, writer
+            )
+        finally:
+            now[lane] -= 1
+
+    async with talking(counting) as talker, watching(talker) as w:
+        await w.until(lambda: len(w.of("health", "ok")) >= 3)
+        more = [asyncio.create_task(w.source.probe_now("health")) for _ in range(5)]
+        await w.until(lambda: len(w.of("health", "ok")) >= 6)
+        for probe in await asyncio.gather(*more):
+            assert probe.outcome == "ok"
+        assert w.of("chat") == []
+    assert most == {"cheap": 1, "canary": 1}
+
+
+async def test_while_starting_only_cheap_probes_are_sent_and_then_the_canary_at_once() -> None:
+    async with talking(serving()) as talker, watching(talker, hold="starting", chat_interval_s=3600) as w:
+        await w.until(lambda: w.of("chat") and len(w.of("health", "ok")) >= 2 and len(w.of("models", "ok")) >= 2)
+        assert [(p.outcome, p.why) for p in w.of("chat")] == [("skipped", "starting")]
+        w.target.hold = None
+        await w.until(lambda: w.of("chat", "ok"), limit_s=1)
+    assert [p.outcome for p in w.of("chat")] == ["skipped", "ok"]
+
+
+async def test_in_traffic_the_canary_is_skipped_but_not_health() -> None:
+    async with talking(serving()) as talker, watching(talker, hold="traffic") as w:
+        await w.until(lambda: len(w.of("chat", "skipped")) >= 2 and len(w.of("health", "ok")) >= 2)
+    assert {p.why for p in w.of("chat")} == {"traffic"} and not w.of("chat", "ok")
+
+
+async def test_a_pause_leaves_only_what_costs_nothing() -> None:
+    async with talking(serving()) as talker, watching(talker, hold="paused") as w:
+        await w.until(lambda: w.of("chat") and w.of("health") and len(w.of("models", "ok")) >= 2 and w.of("ready", "ok"))
+    assert {p.why for p in w.of("chat") + w.of("health")} == {"paused"}
+    assert not [r for r in talker.requests if path(r) in ("/health", "/v1/chat/completions")]
+
+
+async def test_the_budget() -> None:
+    async with talking(serving()) as talker, watching(talker, chat_per_hour=2) as w:
+        await w.until(lambda: w.of("chat", "skipped"))
+        assert [(p.outcome, p.why) for p in w.of("chat")[:3]] == [("ok", None), ("ok", None), ("skipped", "budget")]
+
+
+async def test_backoff_after_failures() -> None:
+    broken = serving(chat=says(reply(500)))
+    async with talking(broken) as talker, watching(talker) as w:
+        await w.until(lambda: w.of("chat", "skipped"))
+        assert [p.outcome for p in w.of("chat")[:4]] == ["status"] * 3 + ["skipped"]
+        assert w.of("chat")[3].why == "backoff"
+
+
+async def test_no_backoff_from_a_port_that_is_not_open_yet() -> None:
+    async with talking(serving()) as talker:
+        pass
+    async with watching(talker) as w:
+        await w.until(lambda: len(w.of("health", "refused")) >= 5)
+    assert not w.of("health", "skipped")
+
+
+async def test_a_server_without_ready_is_asked_once_in_each_life() -> None:
+    old = serving(ready=says(reply(404, b'{"detail":"Not Found"}')))
+    async with talking(old) as talker, watching(talker) as w:
+        await w.until(lambda: len(w.of("health")) >= 4)
+        assert [p.status for p in w.of("ready")] == [404]
+        w.target.inv = "life2"
+        await w.until(lambda: len(w.of("ready")) == 2)
+    assert [p.inv for p in w.of("ready")] == ["life1", "life2"]
+
+
+async def test_a_new_life_discards_what_is_in_flight() -> None:
+    async with talking(serving(chat=says(hold=60), health=says(hold=60))) as talker, watching(talker) as w:
+        await w.until(lambda: {path(r) for r in talker.requests} >= {"/health", "/v1/chat/completions"})
+        before = len(talker.requests)
+        waiting = asyncio.create_task(w.source.probe_now("chat"))
+        await asyncio.sleep(0.05)
+        assert not waiting.done() and len(talker.requests) == before, "one that is in flight is waited for"
+        w.target.inv = "life2"
+        await w.until(lambda: sum(path(r) == "/health" for r in talker.requests) == 2, limit_s=1)
+        assert (await waiting).outcome == "skipped"
+        assert w.of("chat") == w.of("health") == [], "nothing of the old life was told"
+
+
+async def test_probe_now_without_a_running_source() -> None:
+    async with talking(serving()) as talker:
+        w = Watched(talker, {})
+        w.target.hold = "starting"
+        probe = await w.source.probe_now("chat")
+        assert probe.outcome == "ok" and probe.inv == "life1"
+        with pytest.raises(ValueError, match="no such probe: nonsense"):
+            await w.source.probe_now("nonsense")
+    assert w.seen == []
+
+
+async def test_probe_now_is_told_to_the_daemon_too_and_spends_the_budget() -> None:
+    async with talking(serving()) as talker, watching(talker, hold="traffic", chat_per_hour=1) as w:
+        await w.until(lambda: w.of("chat", "skipped"))
+        probe = await w.source.probe_now("chat")
+        assert probe.outcome == "ok" and w.of("chat", "ok") == [probe]
+        w.target.hold = None
+        await w.until(lambda: w.of("chat")[-1].why == "budget")
+
+
+async def test_a_closer_look_asks_more_often() -> None:
+    slow = {f"{kind}_interval_s": 1.2 for kind in ("health", "models", "ready", "chat")}
+    async with talking(serving()) as talker, watching(talker, **slow) as w:
+        await w.until(lambda: w.of("health"))
+        w.target.closer = True
+        began = asyncio.get_running_loop().time()
+        await w.until(lambda: len(w.of("health")) >= 3)
+        assert asyncio.get_running_loop().time() - began < 1.1
+
+
+async def test_without_chat_no_canary() -> None:
+    async with talking(serving()) as talker, watching(talker, chat=False) as w:
+        await w.until(lambda: len(w.of("health")) >= 3)
+    assert w.of("chat") == []
+
+
+async def test_the_prefix_canary_when_it_is_wanted() -> None:
+    async with talking(serving()) as talker, watching(talker, prefix=True, chat=False) as w:
+        await w.until(lambda: w.of("prefix", "ok"))
+    assert "first ask" in (w.of("prefix")[0].detail or "")
+
+
+async def test_nothing_is_left_open_when_it_is_cancelled() -> None:
+    async with talking(serving(health=says(hold=60), chat=says(hold=60))) as talker:
+        async with watching(talker) as w:
+            await w.until(lambda: talker.open == 2)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not [t for t in others if "canary" in repr(t).lower() and "talker" not in repr(t)]
