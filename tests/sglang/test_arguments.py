@@ -59,12 +59,14 @@ def test_any_command_line_is_survived(argv: list[str]) -> None:
 
 OLD = (
     "[2026-02-25 03:02:13] server_args=ServerArgs(model_path='/models/Kimi-K2.5', trust_remote_code=True, host='0.0.0.0', "
-    "port=30000, mem_fraction_static=0.92, tp_size=8, api_key=None, speculative_algorithm='EAGLE3', hicache_ratio=4.0, hicache_size=0, "
+    "port=30000, mem_fraction_static=0.92, tp_size=8, api_key=None, "
+    "speculative_algorithm='EAGLE3', hicache_ratio=4.0, hicache_size=0, "
     "cuda_graph_bs=[1, 2, 4], json_model_override_args='{\"a\": [1, 2]}', dtype=<Kind.AUTO: 'auto, or so'>, lora_paths=None)"
 )
 NEW = (
     "[2026-11-02 03:02:13] server_args={'model_path': '/models/Kimi-K2.5', 'trust_remote_code': True, 'host': '0.0.0.0', "
-    "'port': 30000, 'mem_fraction_static': 0.92, 'tp_size': 8, 'api_key': None, 'speculative_algorithm': 'EAGLE3', 'hicache_ratio': 4.0, "
+    "'port': 30000, 'mem_fraction_static': 0.92, 'tp_size': 8, 'api_key': None, "
+    "'speculative_algorithm': 'EAGLE3', 'hicache_ratio': 4.0, "
     "'hicache_size': 0, 'cuda_graph_bs': [1, 2, 4], 'json_model_override_args': '{\"a\": [1, 2]}', "
     "'dtype': <Kind.AUTO: 'auto, or so'>, 'lora_paths': None}"
 )
@@ -120,8 +122,16 @@ def test_any_line_is_survived(text: str) -> None:
     redact_text(text)
 
 
-def test_deep_nesting_is_survived() -> None:
-    assert parse_server_args_line("server_args={'a': " + "[" * 9000 + "]" * 9000 + ", 'b': 1}")["b"] == 1
+@pytest.mark.parametrize("value", ["[" * 4000 + "]" * 4000, "-" * 9000 + "1", "{[]: 1}", "x" * 20000, "(" * 9000 + ")" * 9000])
+def test_a_value_that_cannot_be_read_keeps_its_text(value: str) -> None:
+    args = parse_server_args_line("server_args={'a': " + value + ", 'b': 1}")
+    assert args["b"] == 1
+    assert args["a"] == value[:16384]
+
+
+def test_quotes_in_a_value() -> None:
+    args = {"chat_template": 'it\'s a "quote", \\ and } too', "b": 1}
+    assert parse_server_args_line(f"server_args={args!r}") == args
 
 
 def test_redact() -> None:

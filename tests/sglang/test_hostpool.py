@@ -43,6 +43,13 @@ def test_printed_digits_are_within_the_stated_error() -> None:
     assert abs(exact.unit - printed.unit) <= printed.within < exact.unit / 1000
 
 
+def test_errors_of_target_and_draft_add_up() -> None:
+    target = expected(KIMI, "0.5.11", Kv(KV.tokens, KV.size, 1000))
+    both = expected(KIMI, "0.5.11", Kv(KV.tokens, KV.size, 1000), draft=Kv(DRAFT.tokens, DRAFT.size, 500))
+    assert target.within == pytest.approx(8 * 4 * 1000, rel=0.001)
+    assert both.within == pytest.approx(8 * 4 * 1500, rel=0.001)
+
+
 def test_key_and_value_sizes_are_added() -> None:
     line = classify("[2026-02-25 03:08:10 TP0] KV Cache is allocated. #tokens: 1000, K size: 0.30 GB, V size: 0.20 GB")
     assert line is not None

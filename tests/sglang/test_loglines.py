@@ -2,7 +2,6 @@
 
 import json
 import re
-import string
 import time
 from pathlib import Path
 from typing import Any
@@ -126,39 +125,51 @@ def test_colours_change_nothing(line: str, colours: list[tuple[int, str]]) -> No
     assert classify(coloured) == classify(line)
 
 
-QUOTED = st.one_of(
-    st.sampled_from(FATAL),
-    st.sampled_from([re.sub(r"^\[.*?\] ", "", line) for line in FATAL]),
-    st.text(max_size=200),
-    st.builds("{}{}".format, st.text(alphabet=string.printable, max_size=30), st.sampled_from(FATAL)),
-)
+QUOTES = [
+    MAIN + "Receive: obj=GenerateReqInput(rid='1f2e', text={})",
+    MAIN + "Receive: obj={}",
+    MAIN + "Receive OpenAI: obj=ChatCompletionRequest(messages=[{}], model='kimi')",
+    MAIN + "Finish: obj=GenerateReqInput(rid='1f2e'), out={{'text': {}}}",
+    RANK + "Req Time Stats(rid={}, input len=1024, output len=88, type=unified): queue_duration=0.31ms",
+    RANK + "Scheduler debug info: {}",
+    RANK + "self.cur_batch.batch_size()=4, self.cur_batch.reqs=[Req(rid={})]",
+    "scheduler.cur_batch_for_debug.reqs=[Req(rid=1f2e, origin_input_text={})]",
+    MAIN + "[http_server] Error: {}",
+    MAIN + 'INFO:     10.0.0.7:41234 - "GET /v1/models/{} HTTP/1.1" 404 Not Found',
+    MAIN + 'INFO:     10.0.0.7:41234 - "GET /health?x={} HTTP/1.1" 200 OK',
+    '{{"timestamp": "2026-02-14T03:12:45Z", "event": "request.received", "text": "{}"}}',
+    '{{"event":"request.received","text":"{}"}}',
+    MAIN + '{{"event": "request.finished", "out": "{}"}}',
+    "    raise ValueError({})",
+    '  File "/srv/{}", line 1, in f',
+]
+"""Lines that hold a user's words, or a program's, at the place of the braces."""
 
 
-@given(
-    st.sampled_from(
-        [
-            MAIN + "Receive: obj=GenerateReqInput(rid='1f2e', text={})",
-            MAIN + "Receive: obj={}",
-            MAIN + "Receive OpenAI: obj=ChatCompletionRequest(messages=[{}], model='kimi')",
-            MAIN + "Finish: obj=GenerateReqInput(rid='1f2e'), out={{'text': {}}}",
-            RANK + "Req Time Stats(rid={}, input len=1024, output len=88, type=unified): queue_duration=0.31ms",
-            RANK + "Scheduler debug info: {}",
-            RANK + "self.cur_batch.batch_size()=4, self.cur_batch.reqs=[Req(rid={})]",
-            "scheduler.cur_batch_for_debug.reqs=[Req(rid=1f2e, origin_input_text={})]",
-            MAIN + "[http_server] Error: {}",
-            MAIN + 'INFO:     10.0.0.7:41234 - "GET /v1/models/{} HTTP/1.1" 404 Not Found',
-            MAIN + 'INFO:     10.0.0.7:41234 - "GET /health?x={} HTTP/1.1" 200 OK',
-            '{{"timestamp": "2026-02-14T03:12:45Z", "event": "request.received", "text": "{}"}}',
-            MAIN + '{{"event": "request.finished", "out": "{}"}}',
-            "    raise ValueError({})",
-            '  File "/srv/{}", line 1, in f',
-        ]
-    ),
-    QUOTED,
-)
-def test_a_quotation_is_never_fatal(line: str, quoted: str) -> None:
-    result = classify(line.format(quoted))
+@pytest.mark.parametrize("quote", QUOTES)
+def test_a_fatal_line_that_is_quoted_is_not_fatal(quote: str) -> None:
+    for fatal in FATAL:
+        for quoted in (
+            fatal,
+            re.sub(r"^\[.*?\] ", "", fatal),
+            " " + fatal,
+            "x" + fatal,
+            "\n" + fatal,
+            "\r" + fatal,
+            "\x1b[0m" + fatal,
+        ):
+            result = classify(quote.format(quoted))
+            assert result is None or not result.fatal, quoted
+
+
+@given(st.sampled_from(QUOTES), st.text(max_size=200))
+def test_a_user_s_words_are_never_fatal(quote: str, words: str) -> None:
+    result = classify(quote.format(words))
     assert result is None or not result.fatal
+
+
+def test_a_quoted_kv_line_tells_nothing() -> None:
+    assert classify(RANK + "Receive: obj=Input(text='a KV Cache is allocated. #tokens: 1, KV size: 1.00 GB") is None
 
 
 HUGE = 48 * 1024
@@ -180,6 +191,7 @@ HUGE = 48 * 1024
         "ValueError: " + "Capture " * HUGE,
         MAIN + " " * HUGE,
         MAIN + 'INFO:     1.1.1.1:1 - "GET /' + "x?" * HUGE,
+        MAIN + 'INFO:     1.1.1.1:1 - "GET /' + "x" * HUGE,
         MAIN + "INFO: " + " " * HUGE,
         RANK + "Load weight end. type=A " + "avail mem=" * HUGE,
         RANK + "Capture " + "cuda " * HUGE,

@@ -114,7 +114,8 @@ STARTUP: dict[str, tuple[Rule, ...]] = {
 
 KV_CACHE = rule(
     Mark.KV_CACHE,
-    r"(?:(?P<text_label>[\w.-]{1,20}(?: [\w.-]{1,20}){0,3}) )?KV Cache (?:is allocated|VA upper bound)\. (?:dtype: (?P<text_dtype>[\w.]+), )?"
+    r"(?:(?P<text_label>[\w.-]{1,20}(?: [\w.-]{1,20}){0,3}) )?"
+    r"KV Cache (?:is allocated|VA upper bound)\. (?:dtype: (?P<text_dtype>[\w.]+), )?"
     r"#tokens: (?P<tokens>\d+), (?:KV size: (?P<kv_gib>[\d.]+) GB|K size: (?P<k_gib>[\d.]+) GB, V size: (?P<v_gib>[\d.]+) GB)",
 )
 
