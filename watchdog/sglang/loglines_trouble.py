@@ -129,8 +129,8 @@ LOGGED: dict[str, tuple[Rule, ...]] = {
     "token_to_kv_pool_allocator": _LEAK,
     "req_to_token_pool": _LEAK,
     "pool": _LEAK,
-    # 0.5.10 only. Zero is also its default (SGLANG_HICACHE_MAX_PINNED_RATIO, about pinned prefixes, not pinned memory), so by itself
-    # the line proves nothing: servers with it were seen both well and at a fifth of a token a second (sgl-project/sglang#21880).
+    # Seen in 0.5.10. It is about pinned prefixes, not pinned memory, and zero is its default (SGLANG_HICACHE_MAX_PINNED_RATIO): by
+    # itself the line proves nothing, though it was reported of servers that made 0.2 token/s (sgl-project/sglang#21880).
     "Pin": (
         rule(Mark.HICACHE_TROUBLE, r"Pin budget: (?P<tokens>0) tokens(?: \(ratio=(?P<ratio>[\d.]+)\))?", cause="pin-budget"),
         rule(Mark.STARTING, r"Pin budget: (?P<tokens>\d+) tokens(?: \(ratio=(?P<ratio>[\d.]+)\))?"),
