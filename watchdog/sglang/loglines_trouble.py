@@ -129,7 +129,7 @@ LOGGED: dict[str, tuple[Rule, ...]] = {
     "token_to_kv_pool_allocator": _LEAK,
     "req_to_token_pool": _LEAK,
     "pool": _LEAK,
-    # Seen in 0.5.10. It is about pinned prefixes, not pinned memory, and zero is its default (SGLANG_HICACHE_MAX_PINNED_RATIO): by
+    # Seen in 0.5.10. It is about pinned prefixes, not pinned memory; zero is its default (SGLANG_HICACHE_MAX_PINNED_RATIO): by
     # itself the line proves nothing, though it was reported of servers that made 0.2 token/s (sgl-project/sglang#21880).
     "Pin": (
         rule(Mark.HICACHE_TROUBLE, r"Pin budget: (?P<tokens>0) tokens(?: \(ratio=(?P<ratio>[\d.]+)\))?", cause="pin-budget"),
