@@ -45,7 +45,7 @@ class Daemon(Section, frozen=True, kw_only=True):
     )
     tick_s: Annotated[
         float, Meta(ge=0.5, le=30), _doc("How often the judges look, in seconds; urgent facts are judged at once.")
-    ] = 2.0
+    ] = 5.0
 
 
 class Probing(Section, frozen=True, kw_only=True):

@@ -1,6 +1,5 @@
 """GPUs and their driver: what they are worth as evidence, and when they make a restart useless."""
 
-from watchdog.judge import throttling
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.devices import Devices
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
@@ -26,7 +25,7 @@ def judge(f: Facts, now: float) -> Verdict:
     leak = _leak(d)
     if leak is not None:
         return Verdict(type=kind, status=Status.FALSE, reason=leak[0].reason, message=leak[0].message, calls=leak)
-    slow = throttling.judge_rounds(list(d.rounds)) if d.rounds else None
+    slow = d.throttled()
     if slow is not None:
         call = Call(
             want=Want.ALERT, reason="GpuThrottled", message=slow.message, advice=slow.advice, evidence=tuple(slow.evidence)

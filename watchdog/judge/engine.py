@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     judge: Judging = Judging()
     restart: Restarting = Restarting()
-    tick_s: float = 2.0
+    tick_s: float = 5.0
 
 
 class Engine:

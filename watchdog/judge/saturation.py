@@ -1,7 +1,6 @@
 """More requests than the server can serve: it works as fast as it can, people wait, a restart would make all of it worse."""
 
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts import probes as p
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Status, Verdict, Want
 
@@ -19,7 +18,7 @@ def judge(f: Facts, now: float) -> Verdict:
     queue = f.work.figure("num_queue_reqs", "queue")
     running = f.work.figure("num_running_reqs", "running")
     chats = f.probes.failures_since(-1e18, ("chat", "prefix"))
-    full = [a for a in f.probes.attempts if p.queue_full(a.probe) and now - a.ended < 120]
+    full = f.probes.queue_full_at is not None and now - f.probes.queue_full_at < 120
     if full:
         message = f"The request queue is full (503), {queue or 0:.0f} waiting: the server works at its limit."
         call = Call(

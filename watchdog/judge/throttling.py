@@ -87,8 +87,8 @@ def throttled(samples: Sequence[Sample]) -> Throttled | None:
     if worked < WORK_S:
         return None
     if any(s.gpu.throttle is not None for s, _ in work):
-        slow = [s for s, _ in work if _held(s.gpu)]
-        share = sum(span for s, span in work if _held(s.gpu)) / worked
+        slow = [s for s, _ in work if held(s.gpu)]
+        share = sum(span for s, span in work if held(s.gpu)) / worked
     else:
         slow = [s for s, _ in work]
         share = 1.0 if _violated(recent) else 0.0
@@ -107,7 +107,7 @@ def judge_rounds(rounds: Sequence[Gpu]) -> Throttled | None:
     """The GPU that is held back most, from the rounds of the last minutes; None if none is."""
     samples: dict[int, list[Sample]] = {}
     for o in rounds:
-        free = [c for g in o.gpus if _works(g) and not _held(g) and (c := _clock(g)) is not None]
+        free = [c for g in o.gpus if _works(g) and not held(g) and (c := _clock(g)) is not None]
         others = median(free) if free else None
         for g in o.gpus:
             samples.setdefault(g.index, []).append(Sample(t=o.t, gpu=g, others=others))
@@ -119,7 +119,8 @@ def _works(g: GpuDevice) -> bool:
     return g.util is not None and g.util >= WORKING
 
 
-def _held(g: GpuDevice) -> bool:
+def held(g: GpuDevice) -> bool:
+    """Whether the GPU gives a reason that holds its clock down for good."""
     return any(reason in HELD for reason in g.throttle or ())
 
 

@@ -7,6 +7,7 @@ Before a child has set its title (the first seconds of its imports) it looks lik
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from watchdog.sglang.arguments import layout
@@ -73,6 +74,7 @@ _PARTS = ("DP", "PP", "ATTN_CP", "MOE_DP", "TP", "EP")
 _RANK = re.compile(r"(DP|PP|ATTN_CP|MOE_DP|TP|EP)(\d+)")
 
 
+@lru_cache(maxsize=1024)
 def role(title: str) -> Role:
     """What a process with this title (its command line, or comm) is."""
     if title.startswith("sglang::"):

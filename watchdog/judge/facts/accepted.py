@@ -21,6 +21,7 @@ class Accepted:
         self.first: list[float] = []
         self.recent: deque[tuple[float, float]] = deque()
         self._scraped = -1.0
+        self._summary: tuple[float, tuple[float, int, float] | None] = (-1e18, None)
 
     def see(self, t: float, accept: float, running: float) -> None:
         """Take in one figure of a decode batch that had `running` requests."""
@@ -50,6 +51,14 @@ class Accepted:
 
     def now(self, now: float) -> tuple[float, int, float] | None:
         """(median, count, span in seconds) of the last minutes; None without traffic."""
+        if not self.recent or self.recent[-1][0] <= now - WINDOW_S:
+            return None
+        newest = self.recent[-1][0]
+        if newest - self._summary[0] >= 15.0:
+            self._summary = (newest, self._summarise(now))
+        return self._summary[1]
+
+    def _summarise(self, now: float) -> tuple[float, int, float] | None:
         values = [(t, a) for t, a in self.recent if t > now - WINDOW_S]
         if len(values) < 10:
             return None

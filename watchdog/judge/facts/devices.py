@@ -4,7 +4,7 @@ from collections import deque
 
 from watchdog.judge import kernel_lines, throttling
 from watchdog.judge.facts.trend import Series
-from watchdog.judge.kernel_lines import KernelFact
+from watchdog.judge.kernel_lines import KernelFact, Kind
 from watchdog.observation import Gpu, GpuDevice, Kernel
 
 FRESH_S = 30.0
@@ -22,9 +22,12 @@ class Devices:
         self.most = 0
         self.bad_rounds = 0
         self.error = ""
-        self.latched: dict[str, tuple[float, KernelFact]] = {}
+        self.latched: dict[tuple[str, str | None], tuple[float, KernelFact]] = {}
         self.notable: deque[tuple[float, KernelFact]] = deque(maxlen=20)
         self.rounds: deque[Gpu] = deque()
+        self.held_at: float | None = None
+        """When a GPU last gave a reason for a clock below its usual one."""
+        self._throttled: tuple[float, throttling.Throttled | None] = (-1e18, None)
         self.begin()
 
     def begin(self) -> None:
@@ -45,6 +48,8 @@ class Devices:
         self.most = max(self.most, len(o.gpus), o.expected or 0)
         if before is not None and len(o.gpus) < self.most:
             self.bad_rounds = 1 if len(before.gpus) >= self.most else POLLS
+        if any(throttling.held(g) or g.throttle_s for g in o.gpus):
+            self.held_at = o.t
         self.rounds.append(o)
         while self.rounds and self.rounds[0].t < o.t - throttling.WINDOW_S:
             self.rounds.popleft()
@@ -64,8 +69,10 @@ class Devices:
         if fact is None:
             return
         self.notable.append((o.written, fact))
-        if fact.blocks_restart:
-            self.latched.setdefault(fact.kind, (o.written, fact))
+        if fact.kind is Kind.RECOVERED:
+            self.latched = {key: fault for key, fault in self.latched.items() if key[1] != fact.pci}
+        elif fact.blocks_restart:
+            self.latched.setdefault((fact.kind, fact.pci), (o.written, fact))
 
     def repaired(self) -> None:
         """A person says that the devices are well again."""
@@ -107,6 +114,14 @@ class Devices:
         if max(utils) < 0.05:
             return f"GPUs idle at {power:.0f} W"
         return None
+
+    def throttled(self) -> throttling.Throttled | None:
+        """The GPU that is held back most in the last minutes; looked at anew when a quarter of a minute of rounds has come in."""
+        if self.held_at is None or not self.rounds or self.rounds[-1].t - self.held_at > throttling.WINDOW_S:
+            return None
+        if self.rounds[-1].t - self._throttled[0] >= 15.0:
+            self._throttled = (self.rounds[-1].t, throttling.judge_rounds(list(self.rounds)))
+        return self._throttled[1]
 
     def strangers(self) -> list[tuple[GpuDevice, int, int]]:
         """Processes outside the unit that hold a lot of device memory: (GPU, pid, bytes)."""

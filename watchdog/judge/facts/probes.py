@@ -47,6 +47,7 @@ class Probes:
         self.last: dict[str, Attempt] = {}
         self.last_ok: dict[str, Attempt] = {}
         self.attempts: deque[Attempt] = deque(maxlen=200)
+        self.queue_full_at: float | None = None
         self.first_failed: dict[str, Attempt] = {}
         """The first failure of the present run of failures, by probe."""
 
@@ -57,6 +58,8 @@ class Probes:
         attempt = Attempt(o)
         self.last[o.probe] = attempt
         self.attempts.append(attempt)
+        if queue_full(o):
+            self.queue_full_at = o.t
         if attempt.failed:
             self.first_failed.setdefault(o.probe, attempt)
         else:
@@ -70,7 +73,11 @@ class Probes:
 
     def failures_since(self, t: float, probes: tuple[str, ...] = GENERATING) -> list[Attempt]:
         """The failed attempts that ended after `t` and after the last good one of their kind, oldest first."""
-        return [a for a in self.attempts if a.failed and a.ended > t and a.probe.probe in probes and not self._ok_after(a)]
+        runs = [self.first_failed[name].ended for name in probes if name in self.first_failed]
+        if not runs:
+            return []
+        start = max(t, min(runs) - 1e-9)
+        return [a for a in self.attempts if a.failed and a.ended > start and a.probe.probe in probes and not self._ok_after(a)]
 
     def _ok_after(self, a: Attempt) -> bool:
         good = self.last_ok.get(a.probe.probe)
