@@ -1,0 +1,77 @@
+"""The documentation says what the code does."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from watchdog import config, observation
+from watchdog.config import reference
+
+PROJECT = Path(__file__).resolve().parent.parent
+PAGES = [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((PROJECT / "config").glob("*.toml"))
+DEFAULT = PROJECT / "config/sglang-watchdog.toml"
+
+
+def by_name(path: Path) -> str:
+    return str(path.relative_to(PROJECT))
+
+
+def test_the_reference_is_in_step_with_the_keys() -> None:
+    assert (PROJECT / "docs/configuration.md").read_text(encoding="utf-8") == reference.markdown(), "run: make docs"
+    assert DEFAULT.read_text(encoding="utf-8") == reference.toml(), "run: make docs"
+
+
+def test_the_default_file_shows_the_defaults() -> None:
+    text = DEFAULT.read_text(encoding="utf-8")
+    shown = tomllib.loads(re.sub(r"(?m)^#(?=[a-z_]+ = )", "", text))
+    got = config.parse(shown)
+    name, unit = shown["servers"][0]["name"], shown["servers"][0]["unit"]
+    assert got == config.Config(servers=[config.Server(name=name, unit=unit)])
+    for section in msgspec.structs.fields(config.Config):
+        if section.encode_name != "servers":
+            keys = {f.encode_name for f in msgspec.structs.fields(section.type.__origin__)}
+            assert shown[section.encode_name].keys() == keys
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=by_name)
+def test_every_example_is_a_good_configuration(path: Path) -> None:
+    assert config.load(path).servers
+
+
+def test_every_key_has_a_meaning() -> None:
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (.*) \| (.*) \| (.*) \|$", reference.markdown())
+    assert len(rows) > 60
+    assert [key for key, *cells in rows if not all(cells)] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=by_name)
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if "://" not in link and not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=by_name)
+def test_make_targets_that_are_named_exist(path: Path) -> None:
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (PROJECT / "Makefile").read_text(encoding="utf-8")))
+    named = re.findall(r"(?m)(?:`|^)make ([a-z-]+)", path.read_text(encoding="utf-8"))
+    assert set(named) <= targets
+
+
+@pytest.mark.parametrize("kind", observation.KINDS)
+def test_the_contract_names_every_field(kind: str) -> None:
+    text = (PROJECT / "docs/flight-record.md").read_text(encoding="utf-8")
+    found = re.search(rf"(?ms)^### `{kind}`.*?(?=^##)", text)
+    assert found, f"docs/flight-record.md has no section on {kind}"
+    nested = {"procs": [observation.Proc], "gpu": [observation.GpuDevice, observation.GpuProc], "probe": [observation.Answer]}
+    for part in [observation.KINDS[kind], *nested.get(kind, [])]:
+        names = {f.encode_name for f in msgspec.structs.fields(part)} - {"t", "inv"}
+        assert {name for name in names if f"`{name}`" not in found[0]} == set()
+
+
+def test_the_changelog_tells_of_this_version() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"## {project['version']}" in (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
