@@ -27,7 +27,9 @@ AGAIN_S = 3600.0
 """The same fault so soon after its restart: the restart did not cure it."""
 
 
-def decide(f: Facts, verdicts: Iterable[Verdict], ledger: Ledger, policy: Restarting, now: float) -> list[Intent]:
+def decide(
+    f: Facts, verdicts: Iterable[Verdict], ledger: Ledger, policy: Restarting, now: float, *, dry: bool = False
+) -> list[Intent]:
     """The intents of this moment. Writes what it decided into the ledger; everything else is read only."""
     calls = [c for v in verdicts for c in v.calls]
     out: list[Intent] = []
@@ -35,7 +37,7 @@ def decide(f: Facts, verdicts: Iterable[Verdict], ledger: Ledger, policy: Restar
     out += _alerts(calls, ledger, now)
     if stand_down(f, now) is None and not f.senses.blind(now) and not _condemned(f, ledger, now):
         out += _diagnoses(f, calls, ledger)
-        out += _restarts(f, calls, ledger, policy, now)
+        out += _restarts(f, calls, ledger, policy, now, dry=dry)
         out += _plans(calls, ledger, now)
     return out
 
@@ -59,7 +61,8 @@ def stand_down(f: Facts, now: float) -> str | None:
 def _condemned(f: Facts, ledger: Ledger, now: float) -> bool:
     if ledger.condemned_at is None or f.life.inv != ledger.condemned:
         return False
-    return now - ledger.condemned_at < RETRY_S or f.life.our_job
+    said_only = bool(ledger.restarts) and ledger.restarts[-1].dry
+    return said_only or now - ledger.condemned_at < RETRY_S or f.life.our_job
 
 
 def _settle(f: Facts, ledger: Ledger, now: float) -> None:
@@ -105,7 +108,7 @@ def _plans(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
             yield _intent(Action.PLAN_RESTART, call)
 
 
-def _restarts(f: Facts, calls: list[Call], ledger: Ledger, policy: Restarting, now: float) -> Iterator[Intent]:
+def _restarts(f: Facts, calls: list[Call], ledger: Ledger, policy: Restarting, now: float, *, dry: bool) -> Iterator[Intent]:
     wanted = [c for c in calls if c.want is Want.RESTART]
     vetoes = [c for c in calls if c.want is Want.VETO]
     if not wanted and not any(v.unmet for v in vetoes):
@@ -139,7 +142,7 @@ def _restarts(f: Facts, calls: list[Call], ledger: Ledger, policy: Restarting, n
     if ledger.diagnosed.get(call.reason, "") != f.life.inv:
         ledger.diagnosed[call.reason] = f.life.inv
         yield _intent(Action.DIAGNOSE, call)
-    ledger.order(now, call.reason, f.life.inv, policy)
+    ledger.order(now, call.reason, f.life.inv, policy, dry=dry)
     yield _intent(Action.RESTART, call)
 
 

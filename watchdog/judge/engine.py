@@ -25,6 +25,7 @@ from watchdog.judge import (
 from watchdog.judge.decide import decide
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.learned import Learned
+from watchdog.judge.facts.senses import PAUSE_S
 from watchdog.judge.ledger import Ledger
 from watchdog.judge.verdict import Condition, Event, Verdict
 
@@ -34,6 +35,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     judge: Judging = Judging()
     restart: Restarting = Restarting()
+    dry: bool = False
+    """True where intents are only said: an ordered restart will bring no new life."""
     tick_s: float = 5.0
 
 
@@ -58,6 +61,9 @@ class Engine:
         """Take in one observation; yields the events of the ticks before it, and its own if it is urgent."""
         if self._next_tick is None:
             self._next_tick = math.ceil(x.t / self.settings.tick_s) * self.settings.tick_s
+        if isinstance(x, o.Self) and x.paused_s > PAUSE_S:
+            # Ticks that we slept through were never taken: judged now, they would hold our own sleep against the server.
+            self._next_tick = max(self._next_tick, math.ceil(x.t / self.settings.tick_s) * self.settings.tick_s)
         while self._next_tick < x.t:
             yield from self._judge(self._next_tick)
             self._next_tick += self.settings.tick_s
@@ -98,5 +104,5 @@ class Engine:
             self.conditions[v.type] = condition
             if changed:
                 yield Event(t=now, condition=condition)
-        for intent in decide(self.facts, self.verdicts, self.ledger, self.settings.restart, now):
+        for intent in decide(self.facts, self.verdicts, self.ledger, self.settings.restart, now, dry=self.settings.dry):
             yield Event(t=now, intent=intent)

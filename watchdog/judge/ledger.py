@@ -12,6 +12,7 @@ class Ordered(msgspec.Struct, kw_only=True):
         t: when.
         reason: of which fault.
         inv: of which incarnation.
+        dry: whether it was only said.
         proven: whether the life after it was ready and answered.
     """
 
@@ -19,6 +20,7 @@ class Ordered(msgspec.Struct, kw_only=True):
     reason: str
     inv: str | None = None
     proven: bool = False
+    dry: bool = False
 
 
 class Ledger(msgspec.Struct, kw_only=True):
@@ -53,8 +55,8 @@ class Ledger(msgspec.Struct, kw_only=True):
             return 0.0
         return max(0.0, short[-1].t + policy.backoff_s * 2.0 ** (len(short) - 1) - now)
 
-    def order(self, t: float, reason: str, inv: str | None, policy: Restarting) -> None:
+    def order(self, t: float, reason: str, inv: str | None, policy: Restarting, *, dry: bool = False) -> None:
         """Write down a restart before it is carried out."""
         self.restarts = [r for r in self.restarts if t - r.t < policy.budget_long_s]
-        self.restarts.append(Ordered(t=t, reason=reason, inv=inv))
+        self.restarts.append(Ordered(t=t, reason=reason, inv=inv, dry=dry))
         self.condemned, self.condemned_at = inv, t
