@@ -135,7 +135,7 @@ async def test_a_full_queue_that_is_told_within_the_stream_is_the_status_that_it
     error = {"error": {"object": "error", "message": "The request queue is full.", "type": "503", "code": 503}}
     probe = await asked(says(stream(b"data: " + msgspec.json.encode(error) + b"\n\n", DONE)))
     assert (probe.outcome, probe.status) == ("status", 503)
-    assert (probe.detail or "").startswith("saturated (503)")
+    assert probe.detail == "saturated (503): The request queue is full."
 
 
 async def test_an_echoed_key_is_kept_nowhere(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_the_prefix_canary_asks_twice_and_tells_the_cache() -> None:
     assert probe.answer is not None and probe.answer.cached_tokens == 1472
     assert "first ask: 0 of 1500 tokens cached" in (probe.detail or "")
     assert "second ask: 1472 of 1500 tokens cached, first token after 0." in (probe.detail or "")
-    assert 4000 < len(PREFIX) < 8000
+    assert 3000 < len(PREFIX) < 4000
 
 
 async def test_a_prefix_canary_that_fails_is_not_asked_again() -> None:

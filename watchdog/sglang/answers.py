@@ -17,11 +17,13 @@ class ProtocolError(Exception):
 
     Attributes:
         status: the HTTP status that the server gave inside the body, where it reported an error there; None otherwise.
+        words: the server's own words about that error.
     """
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, words: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.words = words
 
 
 def completion(body: bytes) -> Answer:
@@ -222,11 +224,11 @@ def _raise_if_error(found: dict[str, Any]) -> None:
         error = found
     if error is None:
         return
-    words = error.get("message") if isinstance(error, dict) else error
+    said = error.get("message") if isinstance(error, dict) else error
+    words = " ".join(said.split()) if isinstance(said, str) else ""
     code = error.get("code") if isinstance(error, dict) else None
     status = code if type(code) is int and 400 <= code <= 599 else None
-    said = f": {' '.join(words.split())}" if isinstance(words, str) and words else ""
-    raise ProtocolError(f"an error came in place of the answer{said}", status)
+    raise ProtocolError(f"an error came in place of the answer{': ' if words else ''}{words}", status, words)
 
 
 def _usage(found: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
