@@ -1,39 +1,36 @@
-"""GB and GiB."""
+"""The shipped units, as systemd's own tools see them (the unit at work: tests/box/test_box_units.py)."""
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import re
+import subprocess
+from pathlib import Path
 
-from watchdog.units import GB, GIB, format_bytes, format_gb, format_gib, from_gb, from_gib
-
-
-def test_exactness() -> None:
-    assert from_gib("10.42") == 11_188_389_806
-    assert from_gb("44.77") == 44_770_000_000
-    assert from_gb(44.77) == 44_770_000_000
-    assert from_gb("-1.5") == -1_500_000_000
+UNITS = Path(__file__).parents[1] / "units"
+SERVICE = UNITS / "sglang-watchdog.service"
+EXPOSURE_LIMIT = 1.6
 
 
-@pytest.mark.parametrize("text", ["", "None", "1.2.3", "nan", "inf", "12 GB"])
-def test_no_number(text: str) -> None:
-    with pytest.raises(ValueError, match="not an amount of memory"):
-        from_gib(text)
+def test_the_service_is_little_exposed() -> None:
+    said = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", SERVICE], capture_output=True, text=True, check=False, timeout=60
+    ).stdout
+    exposure = re.search(r"Overall exposure level for .*: ([0-9.]+)", said)
+    assert exposure is not None, said
+    assert float(exposure[1]) <= EXPOSURE_LIMIT, said
 
 
-def test_spellings() -> None:
-    assert format_gb(358_167_389_184) == "358.17 GB"
-    assert format_gib(358_167_389_184) == "333.6 GiB"
-    assert [format_bytes(size) for size in (0, 512, 1536, 3 * GIB, 5000 * GIB)] == [
-        "0 B",
-        "512 B",
-        "1.5 KiB",
-        "3.0 GiB",
-        "4.9 TiB",
-    ]
+def test_systemd_understands_every_line(tmp_path: Path) -> None:
+    # The program is not installed at its place while this is tested.
+    unit = tmp_path / SERVICE.name
+    unit.write_text(SERVICE.read_text().replace("/usr/bin/sglang-watchdog", "/bin/true"))
+    server = tmp_path / "sglang.service"
+    server.write_text("[Service]\nExecStart=/bin/true\n")
+    drop_in = tmp_path / "sglang.service.d" / "50-sglang-watchdog.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text((UNITS / "server.conf").read_text())
+    done = subprocess.run(["systemd-analyze", "verify", unit, server], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
-@given(st.integers(0, 10**6))
-def test_hundredths_survive(hundredths: int) -> None:
-    text = f"{hundredths // 100}.{hundredths % 100:02}"
-    assert from_gb(text) * 100 == hundredths * GB
-    assert format_gib(from_gib(text), 2) == f"{text} GiB"
+def test_nothing_ties_the_watchdog_to_a_server() -> None:
+    lines = SERVICE.read_text().splitlines()
+    assert not [line for line in lines if re.match(r"(Wants|Requires|Requisite|BindsTo|PartOf|Upholds)=", line)]

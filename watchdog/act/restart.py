@@ -12,11 +12,12 @@ What this relies on (systemd 252 and later):
 * A "done" of Type=simple or exec means that the process was started, not that the server is ready: the caller verifies.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from watchdog.act.attempt import Attempt, Outcome
 from watchdog.clock import Clock
-from watchdog.systemd import Bus, JobConflictError, NoAnswerError, SystemdError, UnitState
+from watchdog.systemd import Bus, JobConflictError, NoAnswerError, NoSuchUnitError, SystemdError, UnitState
 
 KILL_LIMIT_S = 120.0
 START_LIMIT_S = 3600.0
@@ -60,7 +61,8 @@ async def restart(
             if refusal is not None:
                 return refusal
             if _start_limit_may_bite(before, clock):
-                await bus.reset_failed(unit)
+                with contextlib.suppress(NoSuchUnitError):  # a unit that systemd has unloaded, and its count with it
+                    await bus.reset_failed(unit)
             try:
                 job = await bus.restart(unit)
             except NoAnswerError as e:
