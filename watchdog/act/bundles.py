@@ -1,0 +1,90 @@
+"""Where incident bundles lie: STATE/SERVER/incidents/2026-01-14T02-00-00Z-REASON/, within a size and an age."""
+
+import contextlib
+import re
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+PARTIAL = ".partial"
+"""The end of a folder's name while it is being written; what is left of one after a crash of ours is removed."""
+
+_NAME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)-[\w.-]+")
+_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
+
+
+def folder_name(at: datetime, reason: str) -> str:
+    """The name of a bundle's folder."""
+    word = re.sub(r"[^A-Za-z0-9_-]", "", reason)[:64] or "Incident"
+    return f"{at.astimezone(UTC).strftime(_FORMAT)}-{word}"
+
+
+def write(home: Path, name: str, files: Mapping[str, bytes]) -> Path:
+    """Write a bundle under a name of its own; whole, or not at all. Blocking.
+
+    Args:
+        home: the folder of the bundles.
+        name: the wished name; a number is added where there is one already.
+        files: name → content.
+
+    Returns:
+        The bundle's folder.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = home / (name + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    try:
+        for file, content in files.items():
+            path = partial / file
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+        final = home / name
+        number = 2
+        while final.exists():
+            final = home / f"{name}-{number}"
+            number += 1
+        return partial.rename(final)
+    except OSError:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def prune(home: Path, now: datetime, max_bytes: int, max_days: float) -> list[str]:
+    """Remove the oldest bundles until the rest is within its limits, and what a crash left half written. Blocking.
+
+    Only folders with a bundle's name are touched. Returns the names of those that were removed.
+    """
+    bundles: list[tuple[datetime, Path, int]] = []
+    removed: list[str] = []
+    with contextlib.suppress(OSError):
+        for folder in home.iterdir():
+            if folder.is_symlink() or not folder.is_dir() or (found := _NAME.match(folder.name)) is None:
+                continue
+            if folder.name.endswith(PARTIAL):
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
+            with contextlib.suppress(ValueError, OSError):
+                made = datetime.strptime(found[1], _FORMAT).replace(tzinfo=UTC)
+                bundles.append((made, folder, size(folder)))
+    bundles.sort(key=lambda bundle: (bundle[0], bundle[1].name), reverse=True)
+    total = 0
+    for made, folder, length in bundles:
+        total += length
+        if total > max_bytes or now - made > timedelta(days=max_days):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder.name)
+    return removed
+
+
+def size(folder: Path) -> int:
+    """Bytes of the files in a bundle.
+
+    Raises:
+        OSError: it went away.
+    """
+    return sum(path.lstat().st_size for path in folder.iterdir())

@@ -1,0 +1,71 @@
+"""A command of the host, run with a deadline and a cap on what it prints."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+
+ENVIRONMENT = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat"}
+"""What a command gets, besides PATH: neither NOTIFY_SOCKET (its messages would count as ours) nor credentials."""
+
+GRACE_S = 0.5
+"""A killed command has so long to go, in seconds; one that hangs in a driver is left behind."""
+
+
+class CommandError(Exception):
+    """The command could not tell anything; the message is for people."""
+
+
+async def output(command: Sequence[str], limit_s: float, cap: int) -> bytes:
+    """What a command prints (both streams), at most `cap` bytes.
+
+    Raises:
+        CommandError: it is not installed, took longer than `limit_s` seconds, or failed and printed nothing else than its error.
+    """
+    path = os.environ.get("PATH", os.defpath)
+    program = shutil.which(command[0], path=path)
+    if program is None:
+        raise CommandError(f"{command[0]} is not installed")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *command[1:],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={"PATH": path, **ENVIRONMENT},
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as e:
+        raise CommandError(f"{command[0]} cannot be run: {e.strerror}") from e
+    assert process.stdout is not None
+    pieces: list[bytes] = []
+    try:
+        async with asyncio.timeout(limit_s):
+            left = cap
+            while left > 0 and (piece := await process.stdout.read(min(left, 1 << 16))):
+                pieces.append(piece)
+                left -= len(piece)
+            if left > 0:
+                await process.wait()
+    except TimeoutError:
+        raise CommandError(f"{command[0]} gave no answer within {limit_s:.1f} s") from None
+    finally:
+        await _end(process)
+    text = b"".join(pieces)
+    if process.returncode not in (0, None, -signal.SIGKILL):
+        said = text.decode("utf-8", "replace").strip().partition("\n")[0][:200]
+        raise CommandError(f"{command[0]} failed (status {process.returncode}): {said or 'it said nothing'}")
+    return text
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill what still runs: the command's own session, never anything of the server."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE_S)

@@ -1,0 +1,131 @@
+"""An incident bundle: what can be seen of a sick server, saved before anything is done about it.
+
+All parts are gathered at once, each bounded; what fails is named in the summary. Gathering never blocks the loop, never takes
+longer than its limit, and never harms the server. If the disk is full or cannot be written the bundle is kept in memory.
+"""
+
+import asyncio
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from watchdog import config
+from watchdog.act import bundles, redact
+from watchdog.act.collectors import COLLECTORS, Collector
+from watchdog.act.command import CommandError
+from watchdog.act.scene import Scene
+from watchdog.act.summary import summary
+from watchdog.worker import Worker
+
+GATHER_SHARE = 0.8
+"""This part of the time is for gathering, the rest for writing."""
+
+WRITE_LEAST_S = 0.5
+MIB = 1 << 20
+
+
+class Bundle(msgspec.Struct, frozen=True, kw_only=True):
+    """What was saved.
+
+    Attributes:
+        name: the bundle's name, such as "2026-01-14T02-00-00Z-SchedulerHung".
+        path: its folder; None if it could not be written.
+        files: the contents, name → bytes, where it could not be written; else empty.
+        size: bytes of all files.
+        failed: parts that could not be had: file name → why.
+        warning: one sentence with its cure, if it could not be written.
+        took_s: how long it took, in seconds.
+    """
+
+    name: str
+    path: Path | None = None
+    files: dict[str, bytes] = {}
+    size: int = 0
+    failed: dict[str, str] = {}
+    warning: str | None = None
+    took_s: float = 0.0
+
+
+async def collect(
+    scene: Scene,
+    home: Path,
+    *,
+    limit_s: float,
+    limits: config.Recording | None = None,
+    collectors: Mapping[str, Collector] = COLLECTORS,
+) -> Bundle:
+    """Gather and save.
+
+    Args:
+        scene: the incident.
+        home: where the server's bundles lie: STATE/SERVER/incidents.
+        limit_s: the whole may take so many seconds.
+        limits: how much, and for how long, bundles are kept.
+        collectors: file name → what gathers it.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    limits = limits or config.Recording()
+    files, failed = await _gather(scene, limit_s * GATHER_SHARE, collectors)
+    files["intent.json"] = msgspec.json.format(msgspec.json.encode(redact.value(msgspec.to_builtins(scene.intent))), indent=2)
+    sizes = {name: len(content) for name, content in files.items()}
+    files["summary.md"] = summary(scene, sizes, failed).encode()
+    total = sum(map(len, files.values()))
+
+    at = scene.clock.wall(scene.t)
+    name = bundles.folder_name(at, scene.intent.reason)
+    path, warning = None, None
+    try:
+        save = functools.partial(_save, home, name, files, limits, scene)
+        path = await Worker("bundle").call(save, max(WRITE_LEAST_S, begun + limit_s - loop.time()))
+    except OSError as e:  # TimeoutError is one
+        why = "the disk does not answer" if isinstance(e, TimeoutError) else e.strerror or str(e)
+        warning = (
+            f"the incident bundle could not be written to {home} ({why}) and is kept in memory only: "
+            "free space there, or make it writable for the watchdog's user"
+        )
+    return Bundle(
+        name=path.name if path is not None else name,
+        path=path,
+        files={} if path is not None else files,
+        size=total,
+        failed=failed,
+        warning=warning,
+        took_s=round(loop.time() - begun, 3),
+    )
+
+
+def _save(home: Path, name: str, files: Mapping[str, bytes], limits: config.Recording, scene: Scene) -> Path:
+    """Blocking: make room, then write."""
+    room = limits.incidents_mib * MIB - sum(map(len, files.values()))
+    bundles.prune(home, scene.clock.wall(scene.t), room, limits.incidents_days)
+    return bundles.write(home, name, files)
+
+
+async def _gather(scene: Scene, limit_s: float, collectors: Mapping[str, Collector]) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Run all collectors at once; what they got, and why others got nothing."""
+    tasks = {name: asyncio.create_task(collector(scene, limit_s * 0.9)) for name, collector in collectors.items()}
+    try:
+        await asyncio.wait(tasks.values(), timeout=limit_s)
+    finally:
+        for task in tasks.values():
+            task.cancel()
+    late = {name for name, task in tasks.items() if not task.done()}
+    if late:
+        await asyncio.wait([tasks[name] for name in late], timeout=1.0)
+    files: dict[str, bytes] = {}
+    failed: dict[str, str] = {}
+    for name, task in tasks.items():
+        if not task.done() or task.cancelled():
+            failed[name] = f"it took longer than {limit_s:.1f} s"
+        elif (error := task.exception()) is None:
+            files[name] = task.result()
+        elif isinstance(error, CommandError):
+            failed[name] = str(error)
+        elif isinstance(error, TimeoutError):
+            failed[name] = f"it took longer than {limit_s:.1f} s"
+        else:
+            failed[name] = redact.line(f"{type(error).__name__}: {error}", 300)
+    return files, failed
