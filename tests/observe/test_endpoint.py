@@ -120,7 +120,7 @@ async def test_health_never_overlaps_and_a_slow_canary_does_not_silence_the_othe
 
     async with talking(counting) as talker, watching(talker) as w:
         await w.until(lambda: len(w.of("health", "ok")) >= 3)
-        more = [asyncio.create_task(w.source.probe_now("health")) for _ in range(5)]
+        more = [asyncio.create_task(w.source.probe_now(kind)) for kind in 3 * ("health", "models")]
         await w.until(lambda: len(w.of("health", "ok")) >= 6)
         for probe in await asyncio.gather(*more):
             assert probe.outcome == "ok"

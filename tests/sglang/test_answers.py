@@ -61,14 +61,15 @@ def test_cut_anywhere_with_any_line_end_it_reads_the_same(cuts: list[int], end: 
     assert read(*(body[a:b] for a, b in itertools.pairwise(edges))) == read(REASONING)
 
 
-@pytest.mark.parametrize("body", [STREAM, STREAM.replace(b"\n", b"\r\n")], ids=["LF", "CRLF"])
-def test_every_single_byte_cut(body: bytes) -> None:
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+def test_every_single_byte_cut(end: bytes) -> None:
+    body = STREAM.replace(b"\n", end)
     expected = read(STREAM)
     assert read(*(body[i : i + 1] for i in range(len(body)))) == expected
-    end = body.index(b"[DONE]")
+    done = body.index(b"[DONE]")
     for i in range(len(body)):
         assert read(body[:i], body[i:]) == expected
-        if i <= end:
+        if i <= done:
             with pytest.raises(ProtocolError):
                 read(body[:i])
 
@@ -91,6 +92,12 @@ def test_comments_other_fields_bom_and_data_of_several_lines() -> None:
         b": keep-alive\n\n" + delta("stop", content="ris") + DONE + b"garbage after the end"
     )
     assert read(body) == Answer(text="Paris", finish_reason="stop", model="m")
+
+
+def test_a_cut_within_a_line_end_does_not_end_the_event() -> None:
+    body = b'data: {"model":"m","choices":\r\ndata: [{"delta":{"content":"Paris"},"finish_reason":"stop"}]}\r\n\r\n' + DONE
+    for i in range(len(body)):
+        assert read(body[:i], body[i:]).text == "Paris"
 
 
 def test_chunk_boundary_within_a_character() -> None:

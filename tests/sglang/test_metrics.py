@@ -82,6 +82,7 @@ def test_ranks_of_two_kinds_are_named_like_the_log_does() -> None:
         ('sglang:http_requests_active{endpoint="/some/odd/path"} 2', {"http_requests_active": 2}, 0),
         ("sglang:token_usage NaN", {}, 0),
         ("sglang:token_usage +Inf", {}, 0),
+        ('sglang:token_usage{tp_rank="0"} NaN\nsglang:token_usage{tp_rank="1"} 0.5', {"token_usage": 0.5}, 0),
         ("sglang:token_usage nonsense", {}, 1),
         ("sglang:token_usage", {}, 1),
         ("sglang:token_usage{", {}, 1),
