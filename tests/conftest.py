@@ -3,8 +3,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.box.box import Box
+
+# A busy machine must not fail a property.
+settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("project")
 
 BOX_TESTS = Path(__file__).parent / "box"
 

@@ -25,8 +25,7 @@ class Box:
         cache = PROJECT / ".cache"
         cache.mkdir(exist_ok=True)
         self.dir = Path(tempfile.mkdtemp(prefix="box-", dir=cache))
-        shown = ":".join((str(PROJECT), sys.base_prefix))
-        env = {**os.environ, "BOX_OWNER": str(os.getpid()), "BOX_SHOW": shown}
+        env = {**os.environ, "BOX_OWNER": str(os.getpid()), "BOX_SHOW": f"{PROJECT}\n{sys.base_prefix}"}
         subprocess.run([SCRIPT, "start", self.dir], check=True, timeout=90, env=env)
 
     def stop(self) -> None:
