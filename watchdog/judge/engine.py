@@ -9,6 +9,7 @@ from watchdog import observation as o
 from watchdog.config import Judging, Restarting
 from watchdog.judge import (
     answers,
+    deeds,
     devices,
     memory,
     outage,
@@ -92,6 +93,7 @@ class Engine:
             requests.judge(f, now),
             trouble.judge(f, now),
             vetoes.judge(f, now),
+            deeds.judge(f),
         ]
 
     def _judge(self, now: float) -> Iterator[Event]:

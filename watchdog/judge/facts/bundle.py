@@ -39,6 +39,8 @@ class Facts:
         self.memory = Memory()
         self.devices = Devices()
         self.senses = Senses()
+        self.deed: o.Acted | None = None
+        """What last came of an ordered restart."""
         self.forgiven_at: float | None = None
         """Until when silence and failures prove nothing, since we did not run ourselves."""
         self.paused_until: float | None = None
@@ -89,6 +91,9 @@ class Facts:
                 return self.life.port_taken
             case o.Server():
                 self.life.see_server(x)
+            case o.Acted():
+                self.deed = x if x.action == "restart" else self.deed
+                return True
             case o.Operator():
                 self._operator(x)
                 return True
