@@ -122,10 +122,9 @@ class Control:
 
     def __init__(self) -> None:
         self._server: asyncio.Server | None = None
+        self._address = ("", 0)
 
     async def __aenter__(self) -> "Control":
-        with contextlib.suppress(OSError):  # no loopback, no descriptor: every request fails, and that is what it is to tell
-            self._server = await asyncio.start_server(_echo, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -134,13 +133,13 @@ class Control:
 
     async def ask(self) -> bool:
         """Whether a request came back within its deadline."""
-        if self._server is None:
-            return False
         word = secrets.token_hex(8).encode() + b"\n"
         try:
             async with asyncio.timeout(CONTROL_LIMIT_S):
-                host, port = self._server.sockets[0].getsockname()
-                reader, writer = await asyncio.open_connection(host, port)
+                if self._server is None:  # also where it could not be had before: no descriptor left, no loopback
+                    self._server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+                    self._address = self._server.sockets[0].getsockname()
+                reader, writer = await asyncio.open_connection(*self._address)
                 try:
                     writer.write(word)
                     return await reader.readline() == word
