@@ -1,0 +1,104 @@
+"""The control socket: how the commands ask the running daemon. One JSON object a line, one request a connection.
+
+The socket lies in the runtime directory with mode 0600: root and the daemon's own user may speak to it, nobody else.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+NAME = "control.sock"
+LINE_LIMIT = 64 * 1024
+REQUEST_LIMIT_S = 10.0
+
+Answerer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class ControlError(Exception):
+    """The daemon cannot be asked; the message says why and what helps."""
+
+
+class Control:
+    """The daemon's end."""
+
+    def __init__(self, folder: Path, answer: Answerer) -> None:
+        self._path = folder / NAME
+        self._answer = answer
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> "Control":
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        before = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=LINE_LIMIT)
+        finally:
+            os.umask(before)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_LIMIT_S):
+                line = await reader.readline()
+            writer.write(json.dumps(await self._reply(line)).encode() + b"\n")
+            async with asyncio.timeout(REQUEST_LIMIT_S):
+                await writer.drain()
+        except (TimeoutError, OSError, ValueError):
+            pass  # who asks and does not listen gets nothing
+        finally:
+            writer.close()
+
+    async def _reply(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+        except (ValueError, RecursionError):
+            return {"error": "the request is no JSON"}
+        if not isinstance(request, dict):
+            return {"error": "the request must be a JSON object"}
+        try:
+            return await self._answer(request)
+        except Exception as e:  # noqa: BLE001  # a request must never end the daemon
+            return {"error": f"{type(e).__name__}: {e}"}
+
+
+def ask(folder: Path, request: dict[str, Any], limit_s: float = REQUEST_LIMIT_S) -> dict[str, Any]:
+    """Ask the daemon and wait for its answer.
+
+    Raises:
+        ControlError: it does not run, may not be asked, does not answer, or says that the request is wrong.
+    """
+    path = folder / NAME
+    try:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(limit_s)
+            s.connect(str(path))
+            s.sendall(json.dumps(request).encode() + b"\n")
+            with s.makefile("rb") as f:
+                line = f.readline()
+    except (FileNotFoundError, ConnectionRefusedError) as e:
+        raise ControlError(f"no daemon listens on {path}: is sglang-watchdog.service running?") from e
+    except PermissionError as e:
+        raise ControlError(f"{path} may not be used: run this as root or as the daemon's user") from e
+    except (TimeoutError, OSError) as e:
+        raise ControlError(f"the daemon does not answer on {path} ({e})") from e
+    try:
+        answer = json.loads(line)
+    except ValueError as e:
+        raise ControlError("the daemon ended in mid-answer; ask again") from e
+    if not isinstance(answer, dict):
+        raise ControlError("the daemon's answer is not understood: are daemon and command of one version?")
+    if "error" in answer:
+        raise ControlError(str(answer["error"]))
+    return answer

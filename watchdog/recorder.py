@@ -1,0 +1,114 @@
+"""The flight recorder: each observation, in memory for the last hour and on disk in a ring (docs/flight-record.md)."""
+
+import contextlib
+import gzip
+import shutil
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from watchdog.clock import Clock
+from watchdog.config import Recording
+from watchdog.observation import Header, Observation, encode
+
+SEGMENT = 8 * 1024**2
+"""A segment of the ring is closed and compressed when it has so many bytes."""
+FLUSH_S = 2.0
+PENDING = 4 * 1024**2
+"""At most so many bytes wait for a disk that does not take them; what is more is dropped and counted."""
+
+
+class Recorder:
+    """Takes observations in at once; what touches the disk is done by `flush`, from a thread.
+
+    Attributes:
+        dropped: how many observations did not get to the disk.
+        trouble: why the disk does not take them; None while it does.
+    """
+
+    def __init__(self, folder: Path, header: Header, settings: Recording, clock: Clock) -> None:
+        self._folder = folder
+        self._header = header
+        self._settings = settings
+        self._clock = clock
+        self._memory: deque[tuple[float, bytes]] = deque()
+        self._memory_bytes = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._segment: Path | None = None
+        self._segment_bytes = 0
+        self.dropped = 0
+        self.trouble: str | None = None
+
+    def take(self, x: Observation) -> None:
+        """Keep one observation."""
+        line = encode(x)
+        self._memory.append((x.t, line))
+        self._memory_bytes += len(line)
+        oldest = x.t - self._settings.memory_s
+        limit = self._settings.memory_mib * 1024**2
+        while self._memory and (self._memory[0][0] < oldest or self._memory_bytes > limit):
+            self._memory_bytes -= len(self._memory.popleft()[1])
+        if not self._settings.enabled:
+            return
+        if self._pending_bytes > PENDING:
+            self.dropped += 1
+            return
+        self._pending.append(line)
+        self._pending_bytes += len(line) + 1
+
+    def lines(self, since: float = float("-inf")) -> list[bytes]:
+        """The record in memory from `since` on: a header line, then the observations."""
+        return [encode(self._header), *(line for t, line in self._memory if t >= since)]
+
+    def pending(self) -> Callable[[], None] | None:
+        """What is to be done on disk, as a function for a thread; None if there is nothing to do."""
+        if not self._pending:
+            return None
+        lines, self._pending, self._pending_bytes = self._pending, [], 0
+        return lambda: self._write(lines)
+
+    def _write(self, lines: list[bytes]) -> None:
+        try:
+            if self._segment is None or self._segment_bytes > SEGMENT:
+                self._next_segment()
+            assert self._segment is not None
+            with self._segment.open("ab") as f:
+                data = b"\n".join(lines) + b"\n"
+                f.write(data)
+            self._segment_bytes += len(data)
+            self.trouble = None
+        except OSError as e:
+            self.dropped += len(lines)
+            self.trouble = f"{self._folder}: {e.strerror or e}"
+            self._segment = None
+
+    def _next_segment(self) -> None:
+        """Close what is open, compress what is closed, make room, begin anew."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for plain in self._folder.glob("*.jsonl"):
+            packed = plain.with_name(plain.name + ".gz")
+            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=5) as target:
+                shutil.copyfileobj(source, target)
+            plain.unlink()
+        self._prune()
+        started = self._clock.wall(0.0)
+        name = f"{self._clock.wall(self._clock.now()):%Y%m%dT%H%M%S.%f}.jsonl"
+        self._segment = self._folder / name
+        header = msgspec.structs.replace(self._header, started=started.isoformat().replace("+00:00", "Z"))
+        self._segment.write_bytes(encode(header) + b"\n")
+        self._segment_bytes = 0
+
+    def _prune(self) -> None:
+        limit = self._settings.disk_mib * 1024**2 - SEGMENT
+        files = sorted(self._folder.glob("*.jsonl*"))
+        sizes = {f: f.stat().st_size for f in files}
+        total = sum(sizes.values())
+        for f in files:
+            if total <= max(limit, 0):
+                break
+            with contextlib.suppress(OSError):
+                f.unlink()
+                total -= sizes[f]

@@ -1,0 +1,82 @@
+"""Runs sources: each as a task that is started anew when it falls, with its signs of life kept."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from watchdog.clock import Clock
+from watchdog.log import get
+from watchdog.observation import Observation
+from watchdog.observe.source import Emit, Source
+
+LONGEST_PAUSE_S = 60.0
+STEADY_S = 300.0
+
+
+class Run:
+    """One source under supervision.
+
+    Attributes:
+        source: what is run.
+        beat_at: its last sign of life, on the daemon's clock.
+        falls: how often it fell.
+        error: why it fell last; None while it runs.
+    """
+
+    def __init__(self, source: Source, clock: Clock, emit: Emit, whose: str = "") -> None:
+        self.source = source
+        self.falls = 0
+        self.error: str | None = None
+        self._clock = clock
+        self._emit = emit
+        self._log = get(server=whose or None, source=source.name)
+        self.beat_at = clock.now()
+
+    def beat(self) -> None:
+        """The source gives a sign of life."""
+        self.beat_at = self._clock.now()
+
+    def alive(self, now: float) -> bool:
+        """Whether its last sign of life is young enough, with room for a busy machine."""
+        return now - self.beat_at <= 2 * self.source.period_s + 10.0
+
+    async def run(self) -> None:
+        """Run the source for ever; what it raises is told, and it is started anew after a pause that grows."""
+        pause = 1.0
+        while True:
+            begun = self._clock.now()
+            try:
+                await self.source.run(self._taken, self.beat)
+                self.error = "it ended by itself"
+            except asyncio.CancelledError:
+                raise
+            except Exception as e:  # noqa: BLE001  # one source must not take the others along
+                self.error = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
+            self.falls += 1
+            pause = 1.0 if self._clock.now() - begun > STEADY_S else min(pause * 2, LONGEST_PAUSE_S)
+            self._log.warning(
+                "source-failed",
+                message=f"source {self.source.name} fell: {self.error}; tried again in {pause:.0f} s",
+                source=self.source.name,
+            )
+            await asyncio.sleep(pause)
+
+    def _taken(self, x: Observation) -> None:
+        self.error = None
+        self._emit(x)
+
+
+async def running(runs: list[Run], started: Callable[[], None] | None = None) -> None:
+    """Run all until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for r in runs:
+            group.create_task(r.run(), name=f"source {r.source.name}")
+        if started is not None:
+            started()
+
+
+async def ended(task: "asyncio.Task[None]", limit_s: float = 5.0) -> None:
+    """Cancel a task and wait for its end, for at most `limit_s` seconds."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.wait([task], timeout=limit_s)

@@ -1,0 +1,137 @@
+"""What survives our own end: the ledger of restarts, the pause, what was learned, a job of ours that is under way.
+
+One JSON file for each server below the state directory, written whole to a new name and renamed, so that SIGKILL at any
+moment leaves the old file or the new one. Moments are on the daemon's clock, which begins anew with each daemon: they are
+shifted when they are read, by the boot clock within a boot and by the wall clock over a reboot.
+"""
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from watchdog.clock import Clock
+from watchdog.judge.facts.learned import Learned
+from watchdog.judge.ledger import Ledger, Ordered
+
+VERSION = 1
+LOST = "StateLost"
+
+
+class Saved(msgspec.Struct, kw_only=True):
+    """The content of a state file.
+
+    Attributes:
+        version: of this format.
+        boot_id: of the boot in which it was written.
+        boottime: CLOCK_BOOTTIME of the writing, in seconds.
+        wall: wall-clock time of the writing (Unix seconds).
+        now: the daemon's clock at the writing.
+        job: the D-Bus path of a restart job of ours that was not over.
+    """
+
+    version: int = VERSION
+    boot_id: str = ""
+    boottime: float = 0.0
+    wall: float = 0.0
+    now: float = 0.0
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
+    learned: Learned = msgspec.field(default_factory=Learned)
+    paused_until: float | None = None
+    paused: bool = False
+    pause_reason: str = ""
+    job: str | None = None
+
+
+def boot_id() -> str:
+    """The id of this boot (random(4)); "" where it cannot be read."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+class StateFile:
+    """Reads and writes the state of one server."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
+        self._clock = clock
+        self._boot_id = boot_id()
+
+    def load(self) -> tuple[Saved, str | None]:
+        """The state, and what was wrong with the file (None if nothing was).
+
+        A file that cannot be used is kept aside under another name. Since the memory of restarts is lost with it, one restart
+        counts as just ordered: a daemon that forgets must not loop.
+        """
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return Saved(), None
+        except OSError as e:
+            return (
+                self._lost(),
+                f"{self.path} cannot be read ({e.strerror}): the memory of restarts is not to be had; mend its owner and mode",
+            )
+        try:
+            version = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("version")
+            if version is not None and msgspec.json.decode(version) != VERSION:
+                return self._lost(), self._aside(f"has version {bytes(version).decode()}, this program knows {VERSION}")
+            saved = msgspec.json.decode(data, type=Saved)
+        except (msgspec.DecodeError, UnicodeDecodeError) as e:
+            return self._lost(), self._aside(f"is damaged ({e})")
+        self._shift(saved)
+        return saved, None
+
+    def _lost(self) -> Saved:
+        return Saved(ledger=Ledger(restarts=[Ordered(t=self._clock.now(), reason=LOST)]))
+
+    def _aside(self, why: str) -> str:
+        kept = self.path.with_name(f"{self.path.name}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.bad")
+        try:
+            self.path.rename(kept)
+        except OSError:
+            return f"{self.path} {why}; begun anew, one restart held as spent"
+        return f"{self.path} {why}; kept as {kept.name}, begun anew, one restart held as spent"
+
+    def _shift(self, saved: Saved) -> None:
+        """Carry all moments over to the clock of this daemon."""
+        if saved.boot_id == self._boot_id and saved.boot_id:
+            passed = time.clock_gettime(time.CLOCK_BOOTTIME) - saved.boottime
+        else:
+            passed = time.time() - saved.wall
+        shift = self._clock.now() - saved.now - max(0.0, passed)
+        ledger = saved.ledger
+        for ordered in ledger.restarts:
+            ordered.t += shift
+        if ledger.condemned_at is not None:
+            ledger.condemned_at += shift
+        for moments in (ledger.withheld, ledger.alerts, ledger.planned):
+            for reason in moments:
+                moments[reason] += shift
+        if saved.paused_until is not None:
+            saved.paused_until += shift
+
+    def save(self, saved: Saved) -> None:
+        """Write the state so that it survives a power loss.
+
+        Raises:
+            OSError: it could not be written (full disk, no right).
+        """
+        saved.version, saved.boot_id = VERSION, self._boot_id
+        saved.boottime, saved.wall, saved.now = time.clock_gettime(time.CLOCK_BOOTTIME), time.time(), self._clock.now()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        with fresh.open("wb") as f:
+            f.write(msgspec.json.encode(saved))
+            f.flush()
+            os.fsync(f.fileno())
+        fresh.rename(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

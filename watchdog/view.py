@@ -1,0 +1,128 @@
+"""What people and programs are shown of a server: one plain dictionary for the commands, the API and the page."""
+
+from typing import Any
+
+import msgspec
+
+from watchdog.act import redact
+from watchdog.judge.verdict import Status
+from watchdog.observation import Gpu, Host, Probe
+from watchdog.watch import Watch
+
+PROBE_FIELDS = ("probe", "outcome", "status", "connect_s", "ttft_s", "total_s", "limit_s", "why", "detail")
+
+
+def server_view(watch: Watch) -> dict[str, Any]:
+    """Everything about one server at this moment. Moments are seconds ago (`…_age_s`) or RFC 3339 (`…_at`)."""
+    f = watch.engine.facts
+    now = watch.clock.now()
+    phase = f.life.phase()
+    ledger, policy = watch.engine.ledger, watch.server.restart
+    start = f.start
+    return {
+        "name": watch.server.name,
+        "unit": watch.server.unit,
+        "base_url": watch.server.base_url,
+        "mode": watch.mode,
+        "phase": phase.value,
+        "sentence": watch.sentence(),
+        "invocation": f.life.inv,
+        "since_at": _at(watch, f.life.since),
+        "ready_at": _at(watch, f.life.ready_at),
+        "proven": f.life.proven,
+        "verified": verified(watch),
+        "paused": f.paused(now),
+        "pause_reason": f.pause_reason if f.paused(now) else None,
+        "stand_down": watch.stand_down(),
+        "starting": {
+            "step": start.step.value if start.step is not None else None,
+            "ratio": start.bar,
+            "eta_s": f.eta_s(now),
+            "progress_age_s": _age(now, start.progress_at),
+            "progress_by": start.progress_by,
+        }
+        if phase.value == "starting"
+        else None,
+        "conditions": [
+            {
+                "type": c.type,
+                "status": str(c.status),
+                "reason": c.reason,
+                "message": c.message,
+                "since_at": _at(watch, c.since),
+                "since_age_s": _age(now, c.since),
+            }
+            for c in watch.engine.conditions.values()
+        ],
+        "work": {
+            "running": f.work.figure("num_running_reqs", "running"),
+            "queued": f.work.figure("num_queue_reqs", "queue"),
+            "token_usage": f.work.figure("token_usage", "token_usage"),
+            "step_age_s": _age(now, f.work.stepped_at),
+            "request_ended_age_s": _age(now, f.work.ended_at),
+            "accept_length": f.accepted.latest(now),
+        },
+        "memory": {
+            "announced": sum(f.memory.announced.values()) or None,
+            "seen": seen[0] if (seen := f.memory.seen()) is not None else None,
+            "seen_as": seen[1] if seen is not None else None,
+            "room": f.memory.room(),
+            "host": _host(watch),
+        },
+        "gpus": _gpus(watch),
+        "probes": {name: _probe(watch, p) for name, p in watch.last_probes.items()},
+        "failed_probes": [_probe(watch, p) for p in watch.failed_probes],
+        "restarts": [{"at": _at(watch, r.t), "reason": r.reason, "dry": r.dry, "proven": r.proven} for r in ledger.restarts],
+        "budget": {
+            "restarts": policy.budget,
+            "window_s": policy.budget_s,
+            "spent": sum(1 for r in ledger.restarts if now - r.t < policy.budget_s),
+            "forbidden": ledger.spent(policy, now),
+            "backoff_s": round(ledger.wait_s(policy, now), 1),
+        },
+        "alerts": sorted(ledger.alerts),
+        "withheld": sorted(ledger.withheld),
+        "diary": [{"at": _at(watch, r.t), "what": r.what, "text": redact.line(r.text), "reason": r.reason} for r in watch.diary],
+        "observations": dict(watch.counts),
+    }
+
+
+def verified(watch: Watch) -> bool:
+    """Whether this life is proven: ready, answered by a canary or real traffic, and nothing that matters speaks against it."""
+    f = watch.engine.facts
+    if not f.life.proven or f.life.phase().value != "serving" or f.life.dying_at is not None:
+        return False
+    answered = f.answers.last_good_at is not None or (f.work.ends_seen and f.work.ended_at is not None)
+    if not watch.server.probe.chat or not watch.server.endpoint:
+        answered = True
+    bad = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "FootprintAsAnnounced")
+    conditions = watch.engine.conditions
+    return answered and not any(kind in conditions and conditions[kind].status is Status.FALSE for kind in bad)
+
+
+def _at(watch: Watch, t: float | None) -> str | None:
+    return None if t is None else watch.clock.wall(t).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _age(now: float, t: float | None) -> float | None:
+    return None if t is None else round(now - t, 1)
+
+
+def _probe(watch: Watch, p: Probe) -> dict[str, Any]:
+    out = {name: value for name in PROBE_FIELDS if (value := getattr(p, name)) is not None}
+    out["at"] = _at(watch, p.t)
+    if p.answer is not None:
+        out["answer"] = redact.value(msgspec.to_builtins(p.answer))
+    elif p.body and p.outcome != "ok":
+        out["body"] = redact.line(p.body)
+    return out
+
+
+def _host(watch: Watch) -> dict[str, Any] | None:
+    h = watch.latest.get(Host)
+    return {k: v for k, v in msgspec.to_builtins(h).items() if k not in ("kind", "t", "inv")} if h is not None else None
+
+
+def _gpus(watch: Watch) -> dict[str, Any] | None:
+    g = watch.latest.get(Gpu)
+    return {k: v for k, v in msgspec.to_builtins(g).items() if k not in ("kind", "inv")} if g is not None else None

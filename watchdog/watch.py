@@ -1,0 +1,189 @@
+"""One watched server inside the daemon: its engine, its flight record and what the sources are told. The one writer of its state."""
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from watchdog import config
+from watchdog.clock import Clock
+from watchdog.judge.decide import stand_down
+from watchdog.judge.engine import Engine, Settings
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.sentence import sentence, worst
+from watchdog.judge.verdict import Condition, Event, Intent, Status
+from watchdog.log import get
+from watchdog.observation import Acted, Header, Job, Observation, Operator, Probe, Self, Unit
+from watchdog.observe.source import Target
+from watchdog.recorder import Recorder
+from watchdog.state import Saved, StateFile, boot_id
+
+PROVEN_S = 30.0
+"""Real traffic proves health for so long after a request was seen to end."""
+CLOSER_S = 300.0
+"""So long after readiness, canaries come at a shorter interval."""
+PENDING = 200
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """One line of the diary: something that was decided or done.
+
+    Attributes:
+        t: when, on the daemon's clock.
+        what: "intent", "would", "acted", "condition" or "operator".
+        text: one sentence.
+        reason: CamelCase word, where there is one.
+    """
+
+    t: float
+    what: str
+    text: str
+    reason: str = ""
+
+
+class Watch:
+    """One server. `take` is the only way in; `decided` is called with each intent."""
+
+    def __init__(
+        self,
+        server: config.Server,
+        whole: config.Config,
+        home: Path,
+        clock: Clock,
+        decided: Callable[["Watch", float, Intent], None],
+    ) -> None:
+        self.server = server
+        self.clock = clock
+        self.home = home
+        self.target = Target(server)
+        self.log = get(server=server.name, unit=server.unit)
+        self.file = StateFile(home / "state.json", clock)
+        self.saved, trouble = self.file.load()
+        if trouble is not None:
+            self.log.error("state-lost", message=trouble)
+        self.mode = server.mode or whole.daemon.mode
+        self.engine = Engine(self._settings(whole), self.saved.ledger, self.saved.learned)
+        header = Header(
+            server=server.name,
+            unit=server.unit,
+            base_url=server.base_url,
+            started=clock.wall(0.0).isoformat().replace("+00:00", "Z"),
+            boot_id=boot_id(),
+        )
+        self.recorder = Recorder(home / "flight", header, whole.record, clock)
+        self.latest: dict[type[Observation], Observation] = {}
+        self.failed_probes: deque[Probe] = deque(maxlen=20)
+        self.last_probes: dict[str, Probe] = {}
+        self.diary: deque[Remark] = deque(maxlen=PENDING)
+        self.counts: dict[str, int] = {}
+        self.dirty = False
+        self._decided = decided
+        if self.saved.paused:
+            self.take(Operator(t=clock.now(), action="pause", until=self.saved.paused_until, reason=self.saved.pause_reason))
+
+    def _settings(self, whole: config.Config) -> Settings:
+        return Settings(
+            judge=self.server.judge,
+            restart=self.server.restart,
+            dry=self.mode != "act",
+            tick_s=whole.daemon.tick_s,
+        )
+
+    def reconfigure(self, server: config.Server, whole: config.Config) -> None:
+        """Go on with other settings; what was observed and decided stays."""
+        self.server = server
+        self.target.server = server
+        self.mode = server.mode or whole.daemon.mode
+        self.engine.settings = self._settings(whole)
+
+    # ---- observe and judge
+
+    def take(self, x: Observation) -> None:
+        """Take in one observation: record it, judge it, hand out what was decided."""
+        self.recorder.take(x)
+        self.latest[type(x)] = x
+        kind = type(x).__name__.lower()
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if isinstance(x, Probe) and x.outcome != "skipped":
+            self.last_probes[x.probe] = x
+            if x.outcome != "ok":
+                self.failed_probes.append(x)
+        if isinstance(x, Operator):
+            self._operator(x)
+        for event in self.engine.observe(x):
+            self._event(event)
+        if isinstance(x, Unit | Job | Operator | Self | Acted):
+            self._tell_sources(x.t)
+
+    def tick(self) -> None:
+        """Judge now, whether or not anything was observed."""
+        now = self.clock.now()
+        for event in self.engine.tick(now):
+            self._event(event)
+        self._tell_sources(now)
+
+    def _event(self, event: Event) -> None:
+        if event.condition is not None:
+            self._condition(event.t, event.condition)
+        if event.intent is not None:
+            self.dirty = True
+            self._decided(self, event.t, event.intent)
+
+    def _condition(self, t: float, c: Condition) -> None:
+        log = self.log.warning if c.status is Status.FALSE else self.log.info
+        log(
+            "condition",
+            message=f"{c.type} is {c.status} ({c.reason}): {c.message}",
+            condition=c.type,
+            status=str(c.status),
+            reason=c.reason,
+        )
+        if c.status is not Status.UNKNOWN:
+            self.note(t, "condition", f"{c.type}: {c.message}", c.reason)
+
+    def _operator(self, x: Operator) -> None:
+        self.dirty = True
+        self.saved.paused = x.action == "pause" or (self.saved.paused and x.action != "resume")
+        if x.action == "pause":
+            self.saved.paused_until, self.saved.pause_reason = x.until, x.reason or ""
+        elif x.action == "resume":
+            self.saved.paused_until, self.saved.pause_reason = None, ""
+        self.note(x.t, "operator", f"{x.action}{f': {x.reason}' if x.reason else ''}")
+
+    def note(self, t: float, what: str, text: str, reason: str = "") -> None:
+        """Write into the diary."""
+        self.diary.append(Remark(t, what, text, reason))
+
+    def _tell_sources(self, now: float) -> None:
+        """What the prober needs to know: whether to ask at all, and how often."""
+        f = self.engine.facts
+        phase = f.life.phase()
+        hold = None
+        if f.paused(now):
+            hold = "paused"
+        elif phase is not Phase.SERVING:
+            hold = "starting"
+        elif f.work.ends_seen and f.work.ended_at is not None and now - f.work.ended_at < PROVEN_S and not f.answers.bad:
+            hold = "traffic"
+        self.target.hold = hold
+        young = f.life.ready_at is not None and now - f.life.ready_at < CLOSER_S
+        self.target.closer = phase is Phase.SERVING and (
+            young or bool(f.probes.first_failed) or bool(f.answers.bad) or worst(self.engine) is not None
+        )
+
+    # ---- what others ask
+
+    def sentence(self) -> str:
+        """How the server is, in one sentence."""
+        return sentence(self.engine, self.clock.now())
+
+    def stand_down(self) -> str | None:
+        """Why nothing may be done to the unit now; None if nothing forbids it."""
+        return stand_down(self.engine.facts, self.clock.now())
+
+    def snapshot_state(self) -> Saved:
+        """The state as it is to be written down."""
+        self.saved.ledger = self.engine.ledger
+        self.saved.learned = self.engine.facts.learned
+        return self.saved
