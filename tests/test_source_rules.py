@@ -132,11 +132,13 @@ def calls_in(nodes: list[ast.AST]) -> list[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=by_name)
 def test_nothing_sleeps_in_the_event_loop_or_prints(path: Path) -> None:
+    """The stand-in may sleep: it blocks where the real server does."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     calls = calls_in(nodes)
-    if any(isinstance(node, ast.AsyncFunctionDef) for node in nodes):
+    part = part_of(name_of(path))
+    if part != "standin" and any(isinstance(node, ast.AsyncFunctionDef) for node in nodes):
         assert not {"time.sleep", "sleep"} & set(calls)
-    if part_of(name_of(path)) not in {"cli", "standin"}:
+    if part not in {"cli", "standin"}:
         assert "print" not in calls
 
 
