@@ -104,7 +104,7 @@ class Completions:
                 await response.write(b"data: " + compact(chunk) + b"\n\n")
                 sent += 1
 
-        await send(answer.first_chunk())
+        await send(*answer.first_chunks())
         while True:
             if self._faults.active("empty") is not None:
                 answer.empty()

@@ -59,6 +59,11 @@ def launch(argv: Sequence[str]) -> int:
     faults = Faults(chosen.fault_dir)
     faults.prepare()
     _first_lines(chosen, log)
+    if chosen.failure == "arguments":
+        log.raw(
+            "usage: launch_server.py [-h] --model-path MODEL_PATH …\nlaunch_server.py: error: unrecognized arguments: --ordered"
+        )
+        return 2
     board = Board()
     _die_on_sigquit(chosen, log)
     tree = _fork_all(chosen, faults, board)
@@ -81,8 +86,8 @@ def _first_lines(chosen: Options, log: Log) -> None:
     if chosen.since(0, 5, 10):
         log.raw(
             "/usr/local/lib/python3.12/dist-packages/sglang/launch_server.py:71: "
-            "UserWarning: 'python -m sglang.launch_server' is still supported, but 'sglang serve' is the recommended entrypoint.\n"
-            "  Example: sglang serve --model-path <model> [options]\n"
+            "UserWarning: 'python -m sglang.launch_server' is still supported, "
+            "but 'sglang serve' is the recommended entrypoint.\n  Example: sglang serve --model-path <model> [options]\n"
             "  warnings.warn("
         )
     log.line("Attention backend not specified. Use flashinfer backend by default.")

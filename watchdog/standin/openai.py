@@ -181,9 +181,10 @@ class Answer:
         body = self._head(name) | {"choices": [choice], "usage": self.usage}
         return body | {"metadata": {"weight_version": "default"}}
 
-    def first_chunk(self) -> Body:
-        """The chunk that opens the stream of a chat: the role, no text."""
-        return self._chunk({"reasoning_content": None, "role": "assistant", "content": ""}, None)
+    def first_chunks(self) -> list[Body]:
+        """What opens a stream: for a chat the role, without text."""
+        opening: Body = {"reasoning_content": None, "role": "assistant", "content": ""}
+        return [self._chunk(opening, None)] if self._kind == "chat" else []
 
     def chunks(self) -> list[Body]:
         """What is new since the last call, as chunks."""

@@ -14,9 +14,16 @@ from watchdog.standin.log import is_version, version_key
 PHASES = ("init", "weights", "kv", "graphs", "pool", "http", "warmup")
 SHARES = {"init": 0.1, "weights": 0.45, "kv": 0.02, "graphs": 0.18, "pool": 0.15, "http": 0.02, "warmup": 0.08}
 """How `--start-seconds` is shared out, after a start of Kimi-K2.5 on 8 GPUs."""
-FAILURES = ("host-memory", "gpu-memory", "port", "arguments", "exception", "oom-kill", "warmup")
-USUAL_FAILURE = {"init": "exception", "weights": "exception", "kv": "gpu-memory", "graphs": "gpu-memory", "pool": "host-memory"}
-USUAL_FAILURE |= {"http": "port", "warmup": "warmup"}
+FAILURES = {
+    "init": ("exception", "oom-kill", "arguments"),
+    "weights": ("exception", "oom-kill", "gpu-memory"),
+    "kv": ("gpu-memory", "exception", "oom-kill"),
+    "graphs": ("gpu-memory", "exception", "oom-kill"),
+    "pool": ("host-memory", "exception", "oom-kill"),
+    "http": ("port",),
+    "warmup": ("warmup",),
+}
+"""How a start can fail, by phase; the first is what usually happens."""
 POOL_KINDS = ("auto", "anon", "shared", "memfd", "huge", "none")
 
 KIMI_TOKENS = 159277
@@ -162,6 +169,7 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     result = argparse.ArgumentParser(
         prog="sglang-watchdog standin",
+        usage="sglang-watchdog standin [options] | sglang-watchdog standin fault NAME [KEY=VALUE …]",
         description="A stand-in SGLang server: processes, endpoints, log lines and metrics of SGLang, without a model or a GPU. "
         "`sglang-watchdog standin fault --help` tells how to order a fault while it runs.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -183,9 +191,8 @@ def parser() -> argparse.ArgumentParser:
     own.add_argument("--slow", type=_positive, default=1.0, metavar="X", help="factor on all phases of the start")
     own.add_argument("--shards", type=int, default=64, metavar="N", help="weight files to load")
     own.add_argument("--stuck-at", choices=PHASES, help="the phase that never ends")
-    own.add_argument(
-        "--fail-at", type=_failure, metavar="PHASE[=KIND]", help=f"the phase that fails, and how: {', '.join(FAILURES)}"
-    )
+    kinds = "; ".join(f"{phase}: {', '.join(kinds)}" for phase, kinds in FAILURES.items())
+    own.add_argument("--fail-at", type=_failure, metavar="PHASE[=KIND]", help=f"the phase that fails, and how: {kinds}")
     own.add_argument(
         "--host-pool-mib",
         type=_seconds,
@@ -291,9 +298,8 @@ def _phase(text: str) -> tuple[str, float]:
 
 def _failure(text: str) -> tuple[str, str]:
     phase, _, kind = text.partition("=")
-    kind = kind or USUAL_FAILURE.get(phase, "exception")
-    if phase not in PHASES or kind not in FAILURES:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not PHASE[=KIND]; phases: {', '.join(PHASES)}; kinds: {', '.join(FAILURES)}"
-        )
-    return phase, kind
+    if phase not in PHASES:
+        raise argparse.ArgumentTypeError(f"no phase {phase!r}; the phases are {', '.join(PHASES)}")
+    if kind and kind not in FAILURES[phase]:
+        raise argparse.ArgumentTypeError(f"{phase} cannot fail by {kind!r}, only by {', '.join(FAILURES[phase])}")
+    return phase, kind or FAILURES[phase][0]

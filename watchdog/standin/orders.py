@@ -13,6 +13,7 @@ from watchdog.standin.faults import Faults
 from watchdog.standin.launch import Tree
 from watchdog.standin.log import Log
 from watchdog.standin.options import Options
+from watchdog.standin.status import Status
 
 LOOK = 0.05
 BUSY_TOKENS = 96000
@@ -23,11 +24,12 @@ HARMLESS = "Endpoint '/get_model_info' is deprecated and will be removed in a fu
 class Orders:
     """Looks at the faults many times a second, and carries out those of the parent."""
 
-    def __init__(self, options: Options, log: Log, faults: Faults, engine: Engine, tree: Tree) -> None:
+    def __init__(self, *, options: Options, log: Log, faults: Faults, engine: Engine, status: Status, tree: Tree) -> None:
         self._options = options
         self._log = log
         self._faults = faults
         self._engine = engine
+        self._status = status
         self._tree = tree
         self._random = random.Random(1)
         self._clients: set[asyncio.Task[None]] = set()
@@ -43,7 +45,8 @@ class Orders:
             while self._faults.active("freeze") is not None:
                 time.sleep(LOOK)  # noqa: ASYNC251 (to block the loop is what was ordered)
             self._kill()
-            self._make_traffic(now)
+            if not self._status.starting:
+                self._make_traffic(now)
             flood = self._faults.active("log-flood")
             if flood is not None:
                 count = int(float(flood.get("lines", 500)) * min(now - flooded, 1.0))

@@ -44,7 +44,7 @@ class Parent:
         self._totals = Totals()
         self._status = Status()
         self._engine = Engine(options, tree, self._totals)
-        self._orders = Orders(options, log, faults, self._engine, tree)
+        self._orders = Orders(options=options, log=log, faults=faults, engine=self._engine, status=self._status, tree=tree)
         exposition = Exposition(options, board, self._totals)
         self._endpoints = Endpoints(
             options=options, log=log, faults=faults, board=board, engine=self._engine, status=self._status, exposition=exposition
