@@ -1,5 +1,6 @@
 """The documentation says what the code does."""
 
+import argparse
 import re
 import tomllib
 from pathlib import Path
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 
 from watchdog import config, observation
+from watchdog.cli import exits, parser
 from watchdog.config import reference
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -75,3 +77,16 @@ def test_the_contract_names_every_field(kind: str) -> None:
 def test_the_changelog_tells_of_this_version() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert f"## {project['version']}" in (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_exit_status_is_told() -> None:
+    text = (PROJECT / "docs/exit-codes.md").read_text(encoding="utf-8")
+    told = {int(status) for status in re.findall(r"(?m)^\| (\d+) \|", text)}
+    assert told == {value for value in vars(exits).values() if isinstance(value, int)} | {130}
+
+
+def test_every_command_is_in_the_readme() -> None:
+    table = (PROJECT / "README.md").read_text(encoding="utf-8").split("## Commands")[1].split("\n## ")[0]
+    told = {name for row in re.findall(r"(?m)^\| (`.*?) \|", table) for name in re.findall(r"`([a-z-]+)`", row)}
+    commands = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    assert set(commands.choices) <= told

@@ -43,7 +43,8 @@ MAY_IMPORT = {
 }
 """Part of watchdog/ → the other parts that it may import. Parts that are not named here, such as the daemon, may import all."""
 
-ONLY_FROM_CLI = {"cli", "daemon"}
+MAY_BE_IMPORTED_BY = {"cli": {"__main__"}, "daemon": {"cli", "requests"}}
+"""What wires the parts together, and the only ones that may import it (the answers to requests name the daemon as a type)."""
 
 PURE = {"judge", "sglang"}
 WORLD = {
@@ -85,7 +86,7 @@ def forbidden_imports(module: str, imported: set[str]) -> set[str]:
     """Those of the imports that the table above does not allow to this module."""
     part = part_of(module)
     if part not in MAY_IMPORT:
-        return {name for name in imported if part_of(name) in ONLY_FROM_CLI - {part} and part not in {"cli", "__main__"}}
+        return {name for name in imported if part not in MAY_BE_IMPORTED_BY.get(part_of(name), {part}) | {part_of(name)}}
     allowed = MAY_IMPORT[part] | {part}
     return {name for name in imported if not any(f"{name}.".startswith(f"watchdog.{other}.") for other in allowed)}
 

@@ -25,9 +25,9 @@ class Fault(msgspec.Struct, frozen=True):
     """One fault of a configuration.
 
     Attributes:
-        key: where it is, such as "probe.chat_limit_s" or "servers[kimi].unit".
+        key: where it is, such as "probe.chat_limit_s" or "servers[kimi].unit"; "" for the file as a whole.
         value: what stands there; "" where nothing does.
-        problem: what is wrong with it; continues the sentence that `key` begins.
+        problem: what is wrong with it; continues the sentence that the key (or the name of the file) begins.
         cure: what mends it, as an order.
     """
 
@@ -37,7 +37,8 @@ class Fault(msgspec.Struct, frozen=True):
     cure: str
 
     def __str__(self) -> str:
-        return f"{self.key}{f' = {self.value}' if self.value else ''}: {self.problem}; {self.cure}"
+        place = f"{self.key} = {self.value}: " if self.value else f"{self.key}: " if self.key else ""
+        return f"{place}{self.problem}; {self.cure}"
 
 
 class ConfigError(Exception):
@@ -73,7 +74,7 @@ def load(path: Path) -> Config:
 
 
 def _unreadable(path: Path, problem: str, cure: str) -> ConfigError:
-    return ConfigError([Fault(str(path), "", problem, cure)], str(path))
+    return ConfigError([Fault("", "", problem, cure)], str(path))
 
 
 def toml_fault(said: str) -> tuple[str, str]:
