@@ -1,7 +1,6 @@
 import asyncio
 import os
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,28 +14,20 @@ async def ask(talker: Talker, **more: object) -> Exchange:
     return await exchange(Access(talker.server(**more)), Request("GET", "/health", Limits(1, 2)))
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for 127.0.0.1, with its key in the same file."""
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test"
-        " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem",
-        shell=True, cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
-    return folder
+CERTIFICATE = Path(__file__).parent.parent / "fixtures" / "tls"
+"""A self-signed certificate for 127.0.0.1 and its key (openssl req -x509), for these tests only."""
 
 
-def serving(certificate: Path) -> ssl.SSLContext:
+def serving() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    context.load_cert_chain(CERTIFICATE / "cert.pem", CERTIFICATE / "key.pem")
     return context
 
 
-async def test_https_with_a_ca_of_its_own(certificate: Path) -> None:
-    async with talking(says(reply(200)), ssl=serving(certificate)) as talker:
+async def test_https_with_a_ca_of_its_own() -> None:
+    async with talking(says(reply(200)), ssl=serving()) as talker:
         url = f"https://127.0.0.1:{talker.port}"
-        good = await ask(talker, base_url=url, ca_file=str(certificate / "cert.pem"))
+        good = await ask(talker, base_url=url, ca_file=str(CERTIFICATE / "cert.pem"))
         assert (good.outcome, good.status) == ("ok", 200)
         bad = await ask(talker, base_url=url)
     assert (bad.outcome, bad.why) == ("skipped", "config")
@@ -57,8 +48,8 @@ async def test_https_asked_of_a_server_that_speaks_http() -> None:
     assert (got.outcome, got.why) == ("skipped", "config") and "TLS failed" in (got.detail or "")
 
 
-async def test_http_asked_of_a_server_that_speaks_https(certificate: Path) -> None:
-    async with talking(says(reply(200)), ssl=serving(certificate)) as talker:
+async def test_http_asked_of_a_server_that_speaks_https() -> None:
+    async with talking(says(reply(200)), ssl=serving()) as talker:
         got = await ask(talker, base_url=f"http://127.0.0.1:{talker.port}")
     assert got.outcome in ("reset", "malformed")
 

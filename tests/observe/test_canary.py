@@ -19,7 +19,9 @@ REASONING = (FIXTURES / "chat_rp_qwen3_stream.sse").read_bytes()
 
 
 def canary(talker: Talker, **more: object) -> Canary:
-    return Canary(talker.server(**more), random.Random(1), BootClock().now)
+    asker = Canary(talker.server(**more), random.Random(1), BootClock().now)
+    asker.learned_model = "kimi-k2.5"
+    return asker
 
 
 async def asked(script: Script, kind: str = "chat", **more: object) -> Probe:
@@ -49,11 +51,10 @@ async def test_what_the_canary_asks() -> None:
     async with talking(says(PARIS)) as talker:
         asker = canary(talker, probe={"chat_max_tokens": 7, "chat_expects": "Paris"})
         first = await asker.ask("chat", None)
-        asker.learned_model = "kimi-k2.5"
         second = await asker.ask("chat", None)
     one, two = sent(talker, 0), sent(talker, 1)
     assert talker.requests[0].startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
-    assert one["model"] == "default" and two["model"] == "kimi-k2.5"
+    assert one["model"] == two["model"] == "kimi-k2.5"
     assert one["max_tokens"] == 7 and one["temperature"] == 0
     assert one["stream"] is True and one["stream_options"] == {"include_usage": True}
     prompts = [m["messages"][0]["content"] for m in (one, two)]  # type: ignore[index]
@@ -61,15 +62,35 @@ async def test_what_the_canary_asks() -> None:
     assert prompts[0].endswith("] What is the capital of France? Answer with one word.")
     assert one["rid"] == first.request_id and first.request_id != second.request_id
     assert f"X-Request-Id: {first.request_id}".encode() in talker.requests[0]
-    assert first.expects == "Paris" and first.limit_s == 0.4
+    assert first.expects == "Paris" and first.limit_s == 1
 
 
 async def test_the_configured_model_comes_first() -> None:
     async with talking(says(PARIS)) as talker:
-        asker = canary(talker, model="kimi:lora")
-        asker.learned_model = "other"
-        await asker.ask("chat", None)
+        await canary(talker, model="kimi:lora").ask("chat", None)
     assert sent(talker)["model"] == "kimi:lora"
+
+
+async def test_a_name_that_is_not_known_yet_is_learnt_before_the_canary() -> None:
+    async def script(request: bytes, writer: asyncio.StreamWriter) -> None:
+        listed = reply(200, b'{"data": [{"id": "glm"}, {"id": "other"}]}')
+        await says(PARIS if b"chat" in request.split(b" ")[1] else listed)(request, writer)
+
+    async with talking(script) as talker:
+        asker = canary(talker)
+        asker.learned_model = None
+        await asker.ask("chat", None)
+    assert sent(talker)["model"] == "glm" and len(talker.requests) == 2
+    async with talking(says(reply(500))) as talker:
+        asker = canary(talker)
+        asker.learned_model = None
+        await asker.ask("chat", None)
+    assert sent(talker)["model"] == "default"
+
+
+async def test_a_server_that_does_not_heed_max_tokens() -> None:
+    probe = await asked(says(stream(chunk(content="a b " * 20_000), chunk("stop"), DONE)))
+    assert probe.outcome == "ok" and probe.answer is not None and len(probe.answer.text or "") == 4096
 
 
 async def test_the_real_stream() -> None:

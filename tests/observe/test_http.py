@@ -1,5 +1,6 @@
 import asyncio
 import gzip
+import socket
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from watchdog.observation import OUTCOMES
 from watchdog.observe.access import Access
 from watchdog.observe.http import BODY_CAP, Exchange, Limits, Request, exchange
 
-LIMITS = Limits(connect_s=0.5, total_s=0.4)
+LIMITS = Limits(connect_s=0.5, total_s=0.5)
 
 
 async def ask(talker: Talker, limits: Limits = LIMITS, **more: object) -> Exchange:
@@ -44,7 +45,7 @@ CASES: list[tuple[str, Script, str, int | None, str]] = [
     ("reset in the body", begins_and_aborts, "reset", 200, "in the middle of the answer"),
     ("short body", says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), "reset", 200, "in the middle"),
     ("cut chunk", says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc"), "reset", 200, "in the middle"),
-    ("mute", says(hold=5), "timeout", None, "connected, but no byte of an answer within 0.4 s"),
+    ("mute", says(hold=5), "timeout", None, "connected, but no byte of an answer within 0.5 s"),
     ("half a status line", says(b"HTTP/1.1 2", hold=5), "timeout", None, "no byte of an answer"),
     ("head without body", says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", hold=5), "timeout", 200, "did not end"),
     ("a byte at a time", says(b"HTTP/1.1 200 OK\r\n\r\n", *[b"x"] * 50, pause=0.1), "timeout", 200, "did not end"),
@@ -80,7 +81,7 @@ async def test_a_good_answer_and_what_was_asked() -> None:
         got = await ask(talker)
     assert (got.outcome, got.status, got.body, got.detail) == ("ok", 200, b"ok", None)
     assert got.connect_s is not None and got.first_s is not None and got.total_s is not None
-    assert 0 < got.connect_s <= got.first_s <= got.total_s < 0.4
+    assert 0 < got.connect_s <= got.first_s <= got.total_s < 0.5
     head = talker.requests[0].decode().lower()
     assert "accept-encoding: identity" in head and "authorization" not in head
 
@@ -109,8 +110,7 @@ async def test_refused_and_not_reachable() -> None:
 
 
 async def test_a_full_accept_queue_is_a_connect_timeout() -> None:
-    sock = __import__("socket").socket()
-    with sock:
+    with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         sock.listen(0)
         blockers = [asyncio.create_task(asyncio.open_connection(*sock.getsockname())) for _ in range(8)]
@@ -123,10 +123,10 @@ async def test_a_full_accept_queue_is_a_connect_timeout() -> None:
                 ended[1].transport.abort()
     assert got.outcome == "connect_timeout" and got.connect_s is None
     assert got.detail == "no connection within 0.2 s"
-    assert got.total_s is not None and 0.15 < got.total_s < 0.6, "the limit is not rounded up"
+    assert got.total_s is not None and 0.15 < got.total_s < 0.9, "the limit is not rounded up"
 
 
-@pytest.mark.parametrize("url", ["http://no-such-host.invalid:1", "http://127.0.0.1:99999999", "http://[::1", "http://"])
+@pytest.mark.parametrize("url", ["http://a..b:1", "http://127.0.0.1:99999999", "http://[::1", "http://"])
 async def test_an_address_that_cannot_be_used_is_our_own_fault(url: str) -> None:
     got = await ask(Talker("127.0.0.1", 1), Limits(2, 4), base_url=url)
     assert (got.outcome, got.why) == ("skipped", "config")
@@ -136,6 +136,10 @@ async def test_an_address_that_cannot_be_used_is_our_own_fault(url: str) -> None
 async def test_ipv6_and_a_proxy_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as e:
+        pytest.skip(f"no IPv6 on this host: {e}")
     async with talking(says(reply(200)), host="::1") as talker:
         assert "[::1]" in talker.url
         assert (await ask(talker)).outcome == "ok"

@@ -15,7 +15,10 @@ from watchdog.sglang.answers import ProtocolError, Stream
 PATHS = {"health": "/health", "ready": "/ready", "models": "/v1/models"}
 CHAT = "/v1/chat/completions"
 DEFAULT_MODEL = "default"
-"""Asked for while no name is known; SGLang answers under any name (ChatCompletionRequest.model, 0.4.6 to 0.5.23)."""
+"""Asked for where no name can be learnt; SGLang answers under any name (ChatCompletionRequest.model, 0.4.6 to 0.5.23)."""
+
+ANSWER_SHOWN = 4096
+"""So many characters of an answer are kept: many times what max_tokens allows, in case the server does not heed it."""
 
 PREFIX = "\n".join(
     f"Item {n}: the warehouse in street {n * 7 % 90 + 1} keeps {n * 13 % 97 + 3} boxes on shelf {n * 5 % 40 + 1}."
@@ -80,13 +83,14 @@ class Canary:
         limits = Limits(probing.connect_limit_s, probing.chat_limit_s)
         request_id = f"watchdog-{nonce}"
         listener = _Listener(self._now)
+        model = await self._model()
         begun = self._now()
         request = Request(
             "POST",
             CHAT,
             limits,
             payload={
-                "model": self.server.model or self.learned_model or DEFAULT_MODEL,
+                "model": model,
                 "messages": [{"role": "user", "content": prompt}],
                 "max_tokens": probing.chat_max_tokens,
                 "temperature": 0,
@@ -112,7 +116,13 @@ class Canary:
             # Headers and comments may come long before the model has said anything.
             got.first_s = None if listener.first is None else round(listener.first - begun, 4)
         probe = self._probe(kind, inv, got, limits)
-        return msgspec.structs.replace(probe, answer=answer and self._redacted(answer), expects=expects, request_id=request_id)
+        return msgspec.structs.replace(probe, answer=answer and self._kept(answer), expects=expects, request_id=request_id)
+
+    async def _model(self) -> str:
+        """The name to ask for: always the same in one life, since SGLang repeats it in the answer, whatever it is."""
+        if not self.server.model and self.learned_model is None:
+            await self._get("models", None)
+        return self.server.model or self.learned_model or DEFAULT_MODEL
 
     def _probe(self, kind: str, inv: str | None, got: Exchange, limits: Limits) -> Probe:
         shown = got.status is not None and (kind in PATHS or got.outcome != "ok")
@@ -164,15 +174,14 @@ class Canary:
         """The server's words, made safe to show."""
         return shortened(self.access.redacted(text))
 
-    def _redacted(self, answer: Answer) -> Answer:
-        clean = self.access.redacted
-        return msgspec.structs.replace(
-            answer,
-            text=answer.text and clean(answer.text),
-            reasoning=answer.reasoning and clean(answer.reasoning),
-            model=answer.model and clean(answer.model),
-            finish_reason=answer.finish_reason and clean(answer.finish_reason),
-        )
+    def _kept(self, answer: Answer) -> Answer:
+        """An answer without our key, and no longer than need be."""
+        words = {
+            name: self.access.redacted(value)[:ANSWER_SHOWN]
+            for name in ("text", "reasoning", "model", "finish_reason")
+            if (value := getattr(answer, name)) is not None
+        }
+        return msgspec.structs.replace(answer, **words)
 
 
 class _Listener:

@@ -3,6 +3,7 @@
 Two lanes, each with at most one request in flight: the cheap one (/health, /ready, /v1/models) and the canaries (chat, prefix).
 So /health never overlaps with itself (overlapping ones make SGLang 0.5.x answer 200 past a stuck detokenizer), and a canary that
 waits for its 60 s does not silence the others. /health beside a canary loses nothing: the canary itself goes the whole way.
+(A canary whose model has no name yet asks /v1/models itself; that costs no lane.)
 """
 
 import asyncio

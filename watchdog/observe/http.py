@@ -187,7 +187,7 @@ def _name(error: Exception, result: Exchange, now: float) -> None:
         # Certificates and protocol are a matter of settings on both sides: it tells nothing about the engine.
         result.failed("skipped", f"TLS failed: {tls}; check base_url and ca_file, and the server's certificate")
         result.why = "config"
-    elif isinstance(error, aiohttp.InvalidURL | aiohttp.ClientConnectorDNSError):
+    elif isinstance(error, aiohttp.ClientConnectorDNSError) or (isinstance(error, ValueError) and result.connect_s is None):
         result.failed("skipped", f"the address cannot be used: {error}; check base_url")
         result.why = "config"
     elif isinstance(error, aiohttp.ClientConnectorError):
