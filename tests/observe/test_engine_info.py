@@ -92,6 +92,7 @@ class Run:
 
     async def __aexit__(self, *_: object) -> None:
         self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
 
     async def next(self) -> Server:
         return await asyncio.wait_for(self.seen.get(), 5)

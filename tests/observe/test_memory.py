@@ -114,6 +114,7 @@ async def first(source: CgroupSource | HostSource, when: Callable[[], object] = 
         got = await asyncio.wait_for(seen.get(), 5)
     finally:
         task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
     assert beats
     return got
 

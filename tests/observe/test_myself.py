@@ -19,13 +19,19 @@ async def until(what: Callable[[], object], limit_s: float = 5.0) -> None:
             await asyncio.sleep(0.01)
 
 
+async def end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.sleep(0.02)  # what it closed is closed in the next turns of the loop
+
+
 async def test_a_quiet_daemon() -> None:
     seen: list[Self] = []
     beats: list[int] = []
     senses = Senses(journal_ok=True, bus_ok=False, dropped=3, may_restart=True, shutting_down=False)
     task = asyncio.create_task(SelfSource(BootClock(), lambda: senses, 0.05, 0.01).run(seen.append, lambda: beats.append(1)))  # type: ignore[arg-type]
     await until(lambda: len(seen) >= 2)
-    task.cancel()
+    await end(task)
     for each in seen:
         assert (each.journal_ok, each.bus_ok, each.nvml_ok, each.dropped) == (True, False, None, 3)
         assert (each.may_restart, each.shutting_down, each.control_probe, each.paused_s) == (True, False, "ok", 0.0)
@@ -45,7 +51,7 @@ async def test_a_suspended_machine_is_told_at_once_and_is_no_lag() -> None:
     assert len(seen) == 2
     source.look_now()
     await until(lambda: len(seen) == 3)
-    task.cancel()
+    await end(task)
     assert seen[1].paused_s == pytest.approx(540, abs=1) and seen[1].loop_lag_s == 0.0
     assert seen[2].paused_s == pytest.approx(3, abs=0.1) and seen[2].loop_lag_s == pytest.approx(3, abs=0.1)
 
@@ -65,6 +71,7 @@ async def test_a_control_probe_that_fails(monkeypatch: pytest.MonkeyPatch) -> No
         assert not await control.ask()
         control._server = await asyncio.start_server(silent, host, port)
         assert not await control.ask()
+    await asyncio.sleep(0.02)
 
 
 STOPPED = """

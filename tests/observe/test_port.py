@@ -160,3 +160,4 @@ async def test_it_looks_at_each_start_and_when_asked(tmp_path: Path, monkeypatch
         assert len(seen) >= 5
     finally:
         task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -177,6 +177,7 @@ async def test_an_inactive_unit_has_no_processes_and_look_now_cuts_the_interval(
             looking.look_now()
     finally:
         task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ _SECRET = (
     r"|(?:hf|hub|auth|access|refresh|id|session|bearer|api)[_-]token)"
 )
 _NAMED = re.compile(rf"""({_SECRET}['"]?\s{{0,3}}[=:]\s{{0,3}})""" + _VALUE, re.IGNORECASE)
-_FLAG = re.compile(rf"(--[\w-]{{0,40}}?{_SECRET}\s{{1,3}})" + _VALUE, re.IGNORECASE)
+_FLAG = re.compile(rf"(--[\w-]{{0,40}}?{_SECRET}\s{{1,3}}(?!--))" + _VALUE, re.IGNORECASE)
 _VARIABLE = re.compile(r"((?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)=)" + _VALUE)
 # A search for these is cheaper than the patterns: most lines have none of them.
 _NAMES = ("key", "secret", "passw", "passphrase", "credential", "_token", "-token", "token=")
@@ -43,16 +43,18 @@ _TEXT = re.compile(
 def secrets(text: str) -> str:
     """Text without keys, tokens, passwords and the logins of addresses."""
     small = text.lower()
+    named = any(name in small for name in _NAMES)
+    if named:  # first, before another pattern takes the flag for a value
+        text = _FLAG.sub(rf"\1{GONE}", text)
     if "://" in text and "@" in text:
         text = _LOGIN.sub(rf"\1{GONE}@", text)
     if "bearer" in small or "basic" in small:
         text = _SCHEME.sub(rf"\1 {GONE}", text)
     if any(start in text for start in _STARTS):
         text = _KNOWN.sub(rf"\1{GONE}", text)
-    if any(name in small for name in _NAMES):
+    if named:
         text = _QUERY.sub(rf"\1{GONE}", text)
         text = _VARIABLE.sub(rf"\1{GONE}", text)
-        text = _FLAG.sub(rf"\1{GONE}", text)
         text = _NAMED.sub(rf"\1{GONE}", text)
     return text
 
