@@ -80,7 +80,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
             return Verdict(
                 type="SchedulerProgressing",
                 status=Status.TRUE,
-                reason="Working" if work.in_hand(now) else "Idle",
+                reason="Moving",
                 message=f"{doing}.",
             )
         return Verdict(

@@ -3,6 +3,9 @@
 from watchdog.judge.facts.senses import Senses
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 
+JOURNAL_S = 25.0
+"""A journal that cannot be read is told after so long: a reader that is just being opened is no news."""
+
 
 def judge(s: Senses, now: float) -> Verdict:
     """The condition Sighted."""
@@ -17,7 +20,7 @@ def judge(s: Senses, now: float) -> Verdict:
         message = "systemd does not answer over D-Bus: the unit's state is unknown and it could not be restarted."
         call = Call(want=Want.ALERT, reason="BusDown", message=message, severity=Severity.WARNING, advice="Look at dbus.service.")
         return Verdict(type="Sighted", status=Status.FALSE, reason="BusDown", message=message, calls=(call,))
-    if s.last.journal_ok is False:
+    if s.journal_down_since is not None and now - s.journal_down_since >= JOURNAL_S:
         message = "The journal cannot be read: batch lines and fatal lines are not seen."
         call = Call(
             want=Want.ALERT,

@@ -21,6 +21,8 @@ class Memory:
         """A new life."""
         self.cgroup: Cgroup | None = None
         self.before_start = self.host
+        self.resident: int | None = None
+        """Resident memory of all ranks together."""
         self.announced: dict[str, float] = {}
         """Host pools that SGLang announced: rank (and count) → bytes."""
         self.ranks: dict[str, Series] = {}
@@ -48,6 +50,8 @@ class Memory:
 
     def see_procs(self, o: Procs, *, settled: bool) -> None:
         """Take in the resident memory of each rank."""
+        schedulers = [x.rss for x in o.procs if x.rss is not None and processes.role(x.name) == "scheduler"]
+        self.resident = sum(schedulers) if schedulers else None
         if not settled:
             return
         for proc in o.procs:
@@ -70,6 +74,8 @@ class Memory:
         c, h, b = self.cgroup, self.host, self.before_start
         if c is not None and c.anon is not None:
             places += [(c.anon + (c.shmem or 0), "the unit's anonymous and shared memory")]
+        if self.resident is not None:
+            places.append((self.resident, "the ranks' resident memory"))
         if h is not None and b is not None:
             if h.hugepages_total and h.hugepages_free is not None and h.hugepage_size:
                 places.append(((h.hugepages_total - h.hugepages_free) * h.hugepage_size, "hugepages"))

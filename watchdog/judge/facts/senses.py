@@ -19,12 +19,17 @@ class Senses:
         self.paused_s = 0.0
         self.control_failed_at: float | None = None
         self.lost_at: float | None = None
+        self.journal_down_since: float | None = None
         self.lost = 0
         self._dropped = 0
 
     def see(self, o: Self) -> bool:
         """Take in a self-report. True: we did not run for a while, so what is past must be forgiven."""
         self.last = o
+        if o.journal_ok is not False:
+            self.journal_down_since = None
+        elif self.journal_down_since is None:
+            self.journal_down_since = o.t
         if o.dropped > self._dropped:
             self.lost_at = o.t
         self._dropped = o.dropped
