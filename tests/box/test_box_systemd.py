@@ -15,7 +15,7 @@ from watchdog.observation import Deps, Job, Observation, Unit
 from watchdog.observe.deps import DepsSource
 from watchdog.observe.source import Target
 from watchdog.observe.unit import UnitSource
-from watchdog.systemd import Bus, running
+from watchdog.systemd import Bus, JobConflictError, running
 
 QUIET = "[Service]\nExecStart=/bin/sleep infinity\n"
 STUBBORN = """[Service]
@@ -77,8 +77,8 @@ async def watched(box: Box, bus: Bus, unit: str, text: str | None) -> AsyncItera
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        await w.systemctl("stop", "--no-block", unit, check=False)
         await w.systemctl("kill", "-s", "KILL", unit, check=False)
-        await w.systemctl("stop", unit, check=False)
 
 
 async def test_a_life_is_seen_from_start_to_stop(box: Box, bus: Bus) -> None:
@@ -218,6 +218,8 @@ async def test_an_operators_stop_during_our_restart_wins(box: Box, bus: Bus) -> 
         assert (outcome.result, outcome.stand_down, outcome.killed) == ("canceled", True, False)
         assert "standing down" in outcome.message
         # The operator's stop goes on, and is none of our business: not to restart, and not to kill.
+        with pytest.raises(JobConflictError):
+            await bus.restart(w.unit)
         refused = await restart(bus, w.unit, w.clock, stop_limit_s=30)
         assert (refused.result, refused.stand_down) == ("refused", True)
         assert "stop job that we did not begin" in refused.message
@@ -231,7 +233,7 @@ async def test_a_stop_without_end_is_ended(box: Box, bus: Bus) -> None:
     async with watched(box, bus, "stubborn.service", STUBBORN) as w:
         await w.systemctl("start", w.unit)
         began = time.monotonic()
-        outcome = await restart(bus, w.unit, w.clock, stop_limit_s=0.5)
+        outcome = await restart(bus, w.unit, w.clock, stop_limit_s=0.5, kill_limit_s=5)
         assert (outcome.result, outcome.killed) == ("done", True), outcome.message
         assert time.monotonic() - began < 5
         assert outcome.stop_s is not None

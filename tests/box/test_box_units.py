@@ -1,6 +1,7 @@
 """The shipped service, user and polkit rule at work: what they allow, and what not."""
 
 import json
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ def host(box: Box) -> Box:
     # The interpreter and the checkout may lie in a home that other users cannot enter.
     for place in (Path(sys.executable), Path(sys.base_prefix), ROOT):
         for folder in (place, *place.parents):
-            box.run("chmod", "o+x", str(folder))
+            if not folder.stat().st_mode & stat.S_IXOTH:
+                box.run("chmod", "o+x", str(folder))
     box.write(
         "/etc/systemd/system/sglang-watchdog.service.d/test.conf",
         f"[Service]\nType=oneshot\nWatchdogSec=0\nRestart=no\nProtectHome=no\nPrivateTmp=no\nEnvironment=PYTHONPATH={ROOT}\n"

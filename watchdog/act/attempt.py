@@ -58,6 +58,7 @@ class Attempt:
         job: the job's object path.
         before: the unit as it was before the job.
         signals: a subscription that was there before the job.
+        began: a moment before the job was ordered, in seconds on CLOCK_MONOTONIC.
     """
 
     bus: Bus
@@ -67,15 +68,15 @@ class Attempt:
     before: UnitState
     clock: Clock
     signals: Subscription
+    began: float
 
     def __post_init__(self) -> None:
-        self._began = self.clock.running()
         self._killed_after: float | None = None
         self._kill_refused: str | None = None
 
     async def follow(self, stop_limit_s: float, kill_limit_s: float, start_limit_s: float) -> Outcome:
         """Wait for the job's end; end the stop by force where it takes too long."""
-        phase, deadline = _Phase.STOP, self._began + stop_limit_s
+        phase, deadline = _Phase.STOP, self.began + stop_limit_s
         while True:
             result = await self._result(min(LOOK_S, deadline - self.clock.running()))
             state = await self._read()
@@ -119,7 +120,7 @@ class Attempt:
     async def _kill(self) -> None:
         try:
             await self.bus.kill(self.unit, "all", signal.SIGKILL)
-            self._killed_after = self.clock.running() - self._began
+            self._killed_after = self.clock.running() - self.began
         except SystemdError as e:
             self._kill_refused = str(e)
 
@@ -140,7 +141,7 @@ class Attempt:
         return self._outcome("unknown", f"the restart's end was not seen; the unit is {state.active_state}", state)
 
     def _overdue(self, phase: _Phase, state: UnitState) -> Outcome:
-        waited = self.clock.running() - self._began
+        waited = self.clock.running() - self.began
         if phase is _Phase.START:
             what = f"the start is not done {waited:.0f} s after the restart was ordered"
         elif phase is _Phase.STOP:
@@ -156,10 +157,10 @@ class Attempt:
         if state is None:
             return None, None
         stop_s = start_s = None
-        if state.inactive_enter_at is not None and state.inactive_enter_at >= self._began:
-            stop_s = state.inactive_enter_at - self._began
+        if state.inactive_enter_at is not None and state.inactive_enter_at >= self.began:
+            stop_s = state.inactive_enter_at - self.began
         begin, end = state.inactive_exit_at, state.active_enter_at
-        if begin is not None and end is not None and end >= begin >= self._began:
+        if begin is not None and end is not None and end >= begin >= self.began:
             start_s = end - begin
         return stop_s, start_s
 

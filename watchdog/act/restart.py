@@ -63,13 +63,14 @@ async def restart(
             if _start_limit_may_bite(before, clock):
                 with contextlib.suppress(NoSuchUnitError):  # a unit that systemd has unloaded, and its count with it
                     await bus.reset_failed(unit)
+            began = clock.running()
             try:
                 job = await bus.restart(unit)
             except NoAnswerError as e:
                 return Outcome(result="unknown", message=f"whether the restart was begun is not known: {e}")
             if begun is not None:
                 begun(job)
-            attempt = Attempt(bus=bus, unit=unit, path=path, job=job, before=before, clock=clock, signals=signals)
+            attempt = Attempt(bus=bus, unit=unit, path=path, job=job, before=before, clock=clock, signals=signals, began=began)
             return await attempt.follow(stop_limit_s, kill_limit_s, start_limit_s)
     except JobConflictError as e:
         return Outcome(result="refused", message=f"not restarted: somebody else's job is pending ({e.text})", stand_down=True)
@@ -134,7 +135,9 @@ async def stop_kill(bus: Bus, unit: str, clock: Clock, *, kill_limit_s: float = 
             if state.job is None or not bus.is_own(state.job):
                 message = "not killed: the stop was not ordered by this daemon"
                 return Outcome(result="refused", message=message, stand_down=True)
-            attempt = Attempt(bus=bus, unit=unit, path=path, job=state.job, before=state, clock=clock, signals=signals)
+            attempt = Attempt(
+                bus=bus, unit=unit, path=path, job=state.job, before=state, clock=clock, signals=signals, began=clock.running()
+            )
             return await attempt.follow(0.0, kill_limit_s, START_LIMIT_S)
     except SystemdError as e:
         return Outcome(result="refused", message=f"not killed: {e}")
