@@ -68,4 +68,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), GRACE_S)
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()

@@ -108,7 +108,8 @@ async def _gather(scene: Scene, limit_s: float, collectors: Mapping[str, Collect
     """Run all collectors at once; what they got, and why others got nothing."""
     tasks = {name: asyncio.create_task(collector(scene, limit_s * 0.9)) for name, collector in collectors.items()}
     try:
-        await asyncio.wait(tasks.values(), timeout=limit_s)
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=limit_s)
     finally:
         for task in tasks.values():
             task.cancel()

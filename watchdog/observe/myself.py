@@ -105,7 +105,8 @@ class SelfSource:
         """Wait for a moment, and count how late we woke."""
         begun = self._clock.now(), self._clock.running()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wanted.wait(), self._step_s)
+            async with asyncio.timeout(self._step_s):  # wait_for loses a cancellation in Python 3.11
+                await self._wanted.wait()
         self._count(*begun, self._step_s)
 
     def _count(self, now: float, running: float, expected_s: float) -> float:

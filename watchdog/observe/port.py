@@ -86,7 +86,8 @@ class PortSource:
                 if seen is not None and self._target.inv == inv:
                     emit(seen)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), TURN_S)
+                async with asyncio.timeout(TURN_S):  # wait_for loses a cancellation in Python 3.11
+                    await self._wanted.wait()
 
     async def look(self) -> Port | None:
         """One look; None if it was given up."""

@@ -96,7 +96,8 @@ class ProcessSource:
                 if self._target.inv == inv:
                     emit(seen)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), self._interval_s)
+                async with asyncio.timeout(self._interval_s):  # wait_for loses a cancellation in Python 3.11
+                    await self._wanted.wait()
 
     async def look(self) -> Procs | None:
         """One look; None if it was given up."""
