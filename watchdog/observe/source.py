@@ -35,7 +35,9 @@ class Source(Protocol):
 
 
 class Target:
-    """One watched server, as far as sources need to know it. The daemon writes it, sources read it.
+    """One watched server, as far as sources need to know it.
+
+    The unit source writes inv, main_pid, cgroup, active and since; the daemon writes the others; the other sources read.
 
     Attributes:
         server: its configuration.
