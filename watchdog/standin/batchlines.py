@@ -16,6 +16,7 @@ class BatchLines:
         self._board = board
         self._steps = 0
         self._tokens = 0
+        self._sequences = 0
         self._last_decode = self._last_prefill = time.monotonic()
 
     def prefill(self, *, sequences: int, new: int, cached: int, running: int, queued: int, pending: int, used: int) -> None:
@@ -42,12 +43,14 @@ class BatchLines:
         """One decode step is done."""
         self._steps += 1
         self._tokens += tokens
+        self._sequences += running
         if self._steps < self._options.server["decode_log_interval"]:
             return
         now = time.monotonic()
         throughput = self._tokens / max(now - self._last_decode, 1e-3)
-        length = self._tokens / max(self._steps * max(running, 1), 1)
-        self._steps, self._tokens, self._last_decode = 0, 0, now
+        length = self._tokens / max(self._sequences, 1)
+        self._steps = self._tokens = self._sequences = 0
+        self._last_decode = now
         stop = "," if self._options.since(0, 5, 4) else "."
         text = f"Decode batch{stop} #running-req: {running}, #token: {used}, token usage: {self._usage(used):.2f}, "
         if self._options.drafts:

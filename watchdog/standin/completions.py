@@ -85,7 +85,7 @@ class Completions:
         except (BadRequestError, QueueFullError) as fault:
             return _refusal(fault)
         if self._faults.active("reset-streams") is not None:
-            _reset(request)
+            _cut(request)
         if self._faults.active("empty") is not None:
             answer.empty()
         return json_response(answer.whole())
@@ -94,35 +94,42 @@ class Completions:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         sent = 0
-
-        async def send(*chunks: openai.Body) -> None:
-            nonlocal sent
-            for chunk in chunks:
+        try:
+            async for chunk in self._chunks(answer, messages):
                 cut = self._faults.active("reset-streams")
                 if cut is not None and sent >= int(cut.get("after", 2)):
-                    _reset(request)
+                    _cut(request)
                 await response.write(b"data: " + compact(chunk) + b"\n\n")
                 sent += 1
-
-        await send(*answer.first_chunks())
-        while True:
-            if self._faults.active("empty") is not None:
-                answer.empty()
-            await send(*answer.chunks())
-            message = await anext(messages, None)
-            if message is None:
-                break
-            answer.add(message)
-        await send(*answer.last_chunks())
-        await response.write(b"data: [DONE]\n\n")
+            await response.write(b"data: [DONE]\n\n")
+        except ConnectionError:
+            # The client has gone, or was cut off: nobody is left to tell.
+            return response
         return response
 
+    async def _chunks(self, answer: Answer, messages: AsyncIterator[Message]) -> AsyncIterator[openai.Body]:
+        """The chunks of an answer of which the first message is known."""
+        for chunk in answer.first_chunks():
+            yield chunk
+        for chunk in self._news(answer):
+            yield chunk
+        async for message in messages:
+            answer.add(message)
+            for chunk in self._news(answer):
+                yield chunk
+        for chunk in answer.last_chunks():
+            yield chunk
 
-def _reset(request: web.Request) -> None:
-    """Cut the connection, as a dying server does."""
+    def _news(self, answer: Answer) -> list[openai.Body]:
+        if self._faults.active("empty") is not None:
+            answer.empty()
+        return answer.chunks()
+
+
+def _cut(request: web.Request) -> None:
+    """Cut the connection, as a dying server does; whatever is written from now on goes nowhere."""
     if request.transport is not None:
         request.transport.abort()
-    raise ConnectionResetError("ordered")
 
 
 def _refusal(fault: BadRequestError | QueueFullError) -> web.Response:

@@ -84,7 +84,7 @@ class Endpoints:
         last = time.strftime("%H:%M:%S", time.localtime(time.time() - (time.monotonic() - self._engine.last_received)))
         self._log.line(
             "Health check failed. Server couldn't get a response from detokenizer for last "
-            f"{self._options.health_limit:g} seconds. tic start time: {wall}. last_heartbeat time: {last}"
+            f"{max(1, round(self._options.health_limit))} seconds. tic start time: {wall}. last_heartbeat time: {last}"
         )
         self._status.healthy = False
         return web.Response(status=503)

@@ -149,12 +149,12 @@ class Parent:
     # children
 
     async def _watch_children(self) -> None:
-        """SubprocessWatchdog: since 0.5.10; a child that exits with 0 is not noticed by it, and before 0.5.10 no death is."""
-        while True:
+        """SubprocessWatchdog, since 0.5.10: it does not notice an exit with 0. Before, no death is noticed: a zombie stays."""
+        while self._options.since(0, 5, 10):
             await asyncio.sleep(CHILD_POLL * self._options.scale)
             for pid, name in self._dead():
                 code = self._ended[pid]
-                if code and self._options.since(0, 5, 10):
+                if code:
                     self._log.line(
                         f"Subprocess {name} (pid={pid}) crashed with exit code {code}. Triggering SIGQUIT for cleanup..."
                     )

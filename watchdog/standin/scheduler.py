@@ -202,12 +202,9 @@ class Scheduler:
     def _decode(self) -> None:
         self._pass(self._options.step_seconds)
         self._board.add("decode_passes", 1)
-        before = sum(request.generated for request in self._running)
         running, used = len(self._running), self._used()
-        for request in list(self._running):
-            self._emit(request, self._step_tokens())
-        tokens = sum(request.generated for request in self._running) - before
-        self._lines.decoded(running, max(tokens, running), used, len(self._waiting))
+        tokens = sum(self._emit(request, self._step_tokens()) for request in list(self._running))
+        self._lines.decoded(running, tokens, used, len(self._waiting))
 
     def _step_tokens(self) -> int:
         """Tokens of one step: accept_len of them on average."""
@@ -218,7 +215,8 @@ class Scheduler:
         """One forward pass on all ranks: here a hang gets the scheduler stuck."""
         self._forward.run(seconds, len(self._running))
 
-    def _emit(self, request: Request, count: int) -> None:
+    def _emit(self, request: Request, count: int) -> int:
+        """Give a request up to `count` tokens more; returns how many there were."""
         produced = model.take(request.tokens, min(count, request.wanted - request.generated))
         request.generated += len(produced)
         self._board.add("decode_tokens", len(produced))
@@ -228,6 +226,7 @@ class Scheduler:
             self._finish(request, "stop", produced)
         else:
             self._send(request, produced, None)
+        return len(produced)
 
     def _finish(self, request: Request, reason: str, tokens: Sequence[str] = ()) -> None:
         if request in self._running:
