@@ -43,6 +43,8 @@ MESSAGE_IDS: dict[str, str] = {
     "verified": "dead0c7742864903bab422ccfc34e189",
     "source-failed": "f498c241428c49a18b593a276cdf86ab",
     "state-lost": "06f5892b4bfb4bdcb86495bfc23050c3",
+    "alert": "0d4da804b3aa42daae6ab460c38f0b74",
+    "alert-channel": "9a06eba28f044dbdad960d005878ab21",
     "operator": "f5c9f5ccb422474ebf65bf5f7eb7bdc5",
 }
 PREFIX = "SGLANG_WATCHDOG_"

@@ -157,13 +157,40 @@ class Recording(Section, frozen=True, kw_only=True):
 
 
 class Alerting(Section, frozen=True, kw_only=True):
-    """Where alerts go besides the journal."""
+    """Where alerts go besides the journal. Files may be systemd credentials: a bare name is looked up there."""
 
-    webhook_url: Annotated[str, _doc("Alerts are sent there as JSON with POST; empty: nowhere.")] = ""
+    webhook_url: Annotated[
+        str,
+        _text("^(https?://.*)?$", 'an address, such as "https://chat.example/hook"'),
+        _doc("Alerts are sent there as JSON with POST; empty: nowhere."),
+    ] = ""
     webhook_headers_file: Annotated[str, _doc("A file of `Name: value` lines that are sent along (secrets live here).")] = ""
-    alertmanager_url: Annotated[str, _doc("Base address of an Alertmanager (v2 API); empty: none.")] = ""
+    alertmanager_url: Annotated[
+        str,
+        _text("^(https?://.*)?$", 'an address, such as "http://127.0.0.1:9093"'),
+        _doc("Base address of an Alertmanager (v2 API); empty: none."),
+    ] = ""
+    alertmanager_headers_file: Annotated[str, _doc("The same for Alertmanager.")] = ""
     apprise_urls_file: Annotated[str, _doc("A file with one Apprise address a line (needs the extra `apprise`).")] = ""
+    proxy_url: Annotated[
+        str,
+        _text("^(http://.*)?$", 'an http proxy, such as "http://proxy.example:3128"'),
+        _doc("The proxy that webhook and Apprise go through; empty: none. Proxy variables of the environment are not looked at."),
+    ] = ""
+    ca_file: Annotated[str, _doc("A PEM file with the CA of an https address; empty: the system's.")] = ""
+    limit_s: Annotated[float, Meta(ge=0.1, le=300), _doc("Deadline of one attempt to send, in seconds.")] = 10.0
+    group_wait_s: Annotated[
+        float, Meta(ge=0, le=600), _doc("An alert waits so many seconds for related ones, which come in the same message.")
+    ] = 10.0
     repeat_s: Annotated[Seconds, _doc("An alert that still holds is repeated after so many seconds.")] = 4 * 3600.0
+    per_hour: Annotated[
+        int,
+        Meta(ge=4, le=3600),
+        _doc("At most so many messages an hour, a quarter of them kept for critical ones; the surplus comes as one digest."),
+    ] = 20
+    runbook_url: Annotated[
+        str, _doc("Where the runbook is: alerts link to this address, `#` and the reason in lower case; empty: no link.")
+    ] = ""
 
 
 class Web(Section, frozen=True, kw_only=True):

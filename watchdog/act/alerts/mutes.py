@@ -1,0 +1,74 @@
+"""Which cause makes which others not worth a message: the table, and how it is read. It holds within one server."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from watchdog.act.alerts.notice import Cause
+
+HANGS = frozenset({"SchedulerHung", "NothingReachesUsers", "NotAdmitting", "DyingNeverEnded", "StartStuck"})
+CANARIES = frozenset({"CanaryErrors", "GarbageAnswers", "GarbageFromTheStart", "MalformedAnswers", "ProbesRefused"})
+ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"})
+WORK = frozenset({"QueueFull", "Saturated", "SpeculationCollapsed", "SpeculationTooGood", "Nan"})
+GPU_SIGNS = frozenset({"GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced"})
+
+LOST_DEVICES = frozenset({"DeviceFault", "DeviceLost", "DriverWedged", "DriverGone", "DriverMismatch"})
+"""A driver mismatch lets a running server go on, but nothing of it starts: what ends then, ends for that."""
+
+
+class Mute(msgspec.Struct, frozen=True):
+    """While one of `causes` stands, `muted` are not told; None stands for all others."""
+
+    causes: frozenset[str]
+    muted: frozenset[str] | None
+    why: str
+
+
+TABLE = (
+    Mute(frozenset({"UnitMissing"}), None, "without a unit nothing else can be so"),
+    Mute(LOST_DEVICES - {"DriverMismatch"}, HANGS | CANARIES | ENDS | WORK | GPU_SIGNS, "a lost device explains it"),
+    Mute(frozenset({"DriverMismatch"}), ENDS, "a driver mismatch explains it"),
+    Mute(
+        frozenset({"BudgetSpent", "NotCured", "RestartFailed"}),
+        HANGS | (CANARIES - {"ProbesRefused"}) | ENDS,
+        "its message names it",
+    ),
+    Mute(frozenset({"PortTaken", "GpuMemoryTaken", "ShmFull", "HostMemoryTooSmall"}), ENDS, "the start lacks what this names"),
+    Mute(frozenset({"SameEarlyDeath", "DiedUnasked", "UnitFailed"}), frozenset({"ServerDied"}), "it tells of the same death"),
+    Mute(HANGS | ENDS, WORK | CANARIES, "a server that does not serve has no speed and no answers"),
+    Mute(frozenset({"QueueFull"}), frozenset({"Saturated"}), "a full queue is more than a long one"),
+)
+
+
+def muted(causes: Iterable[Cause], stood_down: dict[str, str]) -> dict[tuple[str, str], str]:
+    """The causes that are not to be told now, each with why.
+
+    Args:
+        causes: all that stand.
+        stood_down: servers of which nothing is to be told → why (stopped by a person).
+    """
+    by_server: dict[str, list[Cause]] = {}
+    for cause in causes:
+        by_server.setdefault(cause.server, []).append(cause)
+    out: dict[tuple[str, str], str] = {}
+    for server, group in by_server.items():
+        if server in stood_down:
+            out |= {cause.key: stood_down[server] for cause in group}
+            continue
+        standing = {cause.reason for cause in group if cause.over is None}
+        for cause in group:
+            if (why := _muted_by(cause, standing)) is not None:
+                out[cause.key] = why
+    return out
+
+
+def _muted_by(cause: Cause, standing: set[str]) -> str | None:
+    for mute in TABLE:
+        if cause.reason in mute.causes:
+            if mute.muted is None:
+                return None
+            continue
+        found = sorted(mute.causes & standing)
+        if found and (mute.muted is None or cause.reason in mute.muted):
+            return f"{found[0]}: {mute.why}"
+    return None

@@ -1,0 +1,170 @@
+"""A message in words: plain text whose first line fits a phone, and JSON for programs."""
+
+import re
+import unicodedata
+from datetime import datetime, timedelta
+from typing import Any
+
+from watchdog import __version__
+from watchdog.act.alerts.notice import ENDED, Cause, Item, Message, News
+from watchdog.config import Mode
+from watchdog.judge.verdict import Action
+
+TITLE_CAP = 140
+"""Characters of the first line: what the lock screen of a phone shows."""
+FULL_ITEMS = 8
+"""So many causes of one message are told in full, the others in a line each."""
+LINE_ITEMS = 40
+
+LATE = timedelta(minutes=10)
+
+DID = {
+    Action.RESTART: {
+        "act": "restarts the unit now, after it has saved evidence.",
+        "alert": "does not restart in mode alert; `systemctl restart {unit}` would help.",
+        "observe": "would restart the unit now, but only looks on (mode observe).",
+    },
+    Action.WITHHOLD: {
+        "act": "holds a restart back: it would not help.",
+        "alert": "would hold a restart back: it would not help.",
+        "observe": "would hold a restart back: it would not help.",
+    },
+    Action.PLAN_RESTART: {
+        "act": "does not restart now; a restart in a quiet hour, after draining, would help.",
+        "alert": "does not restart; a restart in a quiet hour, after draining, would help.",
+        "observe": "does not restart; a restart in a quiet hour, after draining, would help.",
+    },
+    Action.ALERT: {
+        "act": "only tells of this; it does not restart for it.",
+        "alert": "only tells of this; it does not restart for it.",
+        "observe": "only tells of this; it does not restart for it.",
+    },
+}
+"""What the watchdog does, by the decision that weighs most and by mode; "The watchdog" goes before it."""
+
+HELD_BACK = {
+    "BudgetSpent": "does not restart again: its restart budget is spent.",
+    "RestartFailed": "does not order another restart: systemd has not carried out the last one.",
+    "NotCured": "does not restart again: the last restart did not cure it.",
+}
+WEIGHT = (Action.WITHHOLD, Action.RESTART, Action.PLAN_RESTART, Action.ALERT)
+
+
+def did(cause: Cause, unit: str, mode: Mode) -> str:
+    """What the watchdog does about a cause, or will not do: one sentence."""
+    action = next(action for action in WEIGHT if action in cause.actions)
+    said = HELD_BACK.get(cause.reason) if action is Action.WITHHOLD and mode == "act" else None
+    return f"The watchdog {said or DID[action][mode].format(unit=unit)}"
+
+
+def title(message: Message) -> str:
+    """The first line: how bad, which server, what; at most 140 characters."""
+    if message.test:
+        return f"TEST from sglang-watchdog on {message.host}: nothing is wrong"
+    first, more = message.items[0], len(message.items) - 1
+    end = f" (+{more} more)" if more else ""
+    return _cut(f"{_word(first)} {first.server} on {message.host}: {first.message}", TITLE_CAP - len(end)) + end
+
+
+def text(message: Message, now: datetime) -> str:
+    """The whole message in plain text, the title as its first line."""
+    return f"{title(message)}\n\n{body(message, now)}"
+
+
+def body(message: Message, now: datetime) -> str:
+    """What stands below the title."""
+    if message.test:
+        return f"This message shows that alerts of sglang-watchdog on {message.host} arrive here. Sent {when(message.created)}.\n"
+    blocks = ["\n".join(_lines(item)) for item in message.items[:FULL_ITEMS]]
+    rest = message.items[FULL_ITEMS:]
+    if rest:
+        lines = [_cut(f"* {_word(item)} {item.server}: {item.message}", TITLE_CAP) for item in rest[:LINE_ITEMS]]
+        if len(rest) > LINE_ITEMS:
+            lines.append(f"* and {len(rest) - LINE_ITEMS} more")
+        blocks.append("Further:\n" + "\n".join(lines))
+    if now - message.created > LATE:
+        blocks.append(f"This message was made {when(message.created)} and could not be delivered before.")
+    return "\n\n".join(blocks) + "\n"
+
+
+def payload(message: Message, now: datetime) -> dict[str, Any]:
+    """The message as JSON. `text` makes it readable for Slack, Mattermost and their like as it is."""
+    return {
+        "version": 1,
+        "id": message.id,
+        "status": "test" if message.test else "firing" if message.firing else "resolved",
+        "severity": str(message.severity),
+        "host": message.host,
+        "created": stamp(message.created),
+        "watchdog": __version__,
+        "title": title(message),
+        "text": text(message, now),
+        "alerts": [_entry(item) for item in message.items],
+    }
+
+
+def when(at: datetime) -> str:
+    """A moment for people, in UTC."""
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def stamp(at: datetime) -> str:
+    """A moment for programs (RFC 3339)."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def plain(line: str) -> str:
+    """One line without control characters and without words that ring everybody in a chat room."""
+    line = "".join(" " if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in line)
+    return re.sub(r"@(?=(?:everyone|here|channel|all)\b)|<(?=[!@])", lambda found: f"{found[0]} ", line)
+
+
+def _lines(item: Item) -> list[str]:
+    lines = [
+        plain(f"{_word(item)}: {item.reason} on {item.server} ({item.unit})"),
+        plain(item.message),
+        f"Since: {when(item.since)}" + (f", until {when(item.until)}" if item.until else ""),
+    ]
+    if item.news not in ENDED:
+        lines += [f"Evidence: {plain(each)}" for each in item.evidence]
+    lines.append(plain(item.did))
+    if item.advice and item.news not in ENDED:
+        lines.append(f"What helps: {plain(item.advice)}")
+    if item.news not in ENDED:
+        lines.append(f"More: {item.runbook}" if item.runbook else "More: sglang-watchdog explain, on that host")
+    return lines
+
+
+def _entry(item: Item) -> dict[str, Any]:
+    return {
+        "server": item.server,
+        "unit": item.unit,
+        "reason": item.reason,
+        "status": "resolved" if item.news in ENDED else "firing",
+        "news": str(item.news),
+        "severity": str(item.severity),
+        "actions": [str(action) for action in item.actions],
+        "message": plain(item.message),
+        "since": stamp(item.since),
+        "until": stamp(item.until) if item.until else None,
+        "evidence": [plain(each) for each in item.evidence],
+        "advice": plain(item.advice) if item.advice else None,
+        "did": item.did,
+        "runbook": item.runbook,
+    }
+
+
+def _word(item: Item) -> str:
+    match item.news:
+        case News.OVER:
+            return "OVER"
+        case News.PASSED:
+            return "CAME AND WENT"
+        case News.STILL:
+            return f"STILL {item.severity.upper()}"
+    return "RESTART" if item.actions == [Action.RESTART] else item.severity.upper()
+
+
+def _cut(line: str, cap: int) -> str:
+    line = plain(line)
+    return line if len(line) <= cap else f"{line[: cap - 1].rstrip()}…"
