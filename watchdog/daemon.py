@@ -272,6 +272,7 @@ class Daemon:
                 judged = now
                 for server in self.servers.values():
                     server.watch.tick()
+                    server.responder.look_at_recovery()
             if now - said >= STATUS_S or self.status() != self._said:
                 said, self._said = now, self.status()
                 self.notifier.status(self._said)

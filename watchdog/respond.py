@@ -10,6 +10,7 @@ from watchdog.act.scene import Scene
 from watchdog.judge.verdict import Action, Intent, Severity, Want
 from watchdog.observation import Acted
 from watchdog.systemd import Bus
+from watchdog.view import verified
 from watchdog.watch import Watch
 
 EVIDENCE_AGE_S = 120.0
@@ -29,6 +30,8 @@ class Responder:
         self._evidence_at: float | None = None
         self._restart: asyncio.Task[None] | None = None
         self.last_bundle: Path | None = None
+        self._recovering: tuple[float, str] | None = None
+        """Since when a life that we ordered is to prove itself, and for which reason the one before was ended."""
 
     def reconfigure(self, whole: config.Config) -> None:
         """Go on with other settings."""
@@ -117,6 +120,7 @@ class Responder:
             await self.save()
             return
         self._report("begun", intent.reason, f"restarting {watch.server.unit}")
+        self._recovering = (t, intent.reason)
         outcome = await restart(
             self._bus,
             watch.server.unit,
@@ -129,6 +133,8 @@ class Responder:
         watch.saved.job = None
         if outcome.stand_down:
             self._withdraw(intent)
+        if outcome.result != "done":
+            self._recovering = None
         self._report(outcome.result, intent.reason, outcome.message)
         await self.save()
 
@@ -174,6 +180,26 @@ class Responder:
         for task in (self._evidence, self._restart):
             if task is not None:
                 task.cancel()
+
+    def look_at_recovery(self) -> None:
+        """Done means verified: a new life, ready, answered, its footprint as announced."""
+        if self._recovering is None:
+            return
+        since, reason = self._recovering
+        watch = self._watch
+        now = watch.clock.now()
+        life = watch.engine.facts.life
+        if life.since is not None and life.since > since - 1.0 and verified(watch):
+            took = "" if life.ready_at is None else f", ready after {life.ready_at - life.since:.0f} s"
+            said = f"verified: a new life{took}, {watch.sentence()}; {now - since:.0f} s after the restart was ordered"
+            watch.log.info("verified", message=said, reason=reason, invocation=watch.target.inv)
+            watch.note(now, "acted", said, reason)
+            self._recovering = None
+        elif now - since > watch.server.restart.recover_limit_s:
+            said = f"not verified within {now - since:.0f} s of the restart: {watch.sentence()}"
+            watch.log.error("acted", message=said, reason=reason, action="restart", result="not-verified")
+            watch.note(now, "acted", said, reason)
+            self._recovering = None
 
     async def resume_job(self) -> None:
         """After our own end in mid-restart: the job goes on in systemd; see that its stop ends, and name what came of it."""

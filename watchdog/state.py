@@ -103,6 +103,7 @@ class StateFile:
             passed = time.clock_gettime(time.CLOCK_BOOTTIME) - saved.boottime
         else:
             passed = time.time() - saved.wall
+            saved.job = None  # systemd numbers jobs anew in each boot: the old path may be somebody else's by now
         shift = self._clock.now() - saved.now - max(0.0, passed)
         ledger = saved.ledger
         for ordered in ledger.restarts:

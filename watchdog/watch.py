@@ -164,13 +164,22 @@ class Watch:
             hold = "paused"
         elif phase is not Phase.SERVING:
             hold = "starting"
-        elif f.work.ends_seen and f.work.ended_at is not None and now - f.work.ended_at < PROVEN_S and not f.answers.bad:
+        elif self._traffic_proves(now):
             hold = "traffic"
         self.target.hold = hold
         young = f.life.ready_at is not None and now - f.life.ready_at < CLOSER_S
         self.target.closer = phase is Phase.SERVING and (
             young or bool(f.probes.first_failed) or bool(f.answers.bad) or worst(self.engine) is not None
         )
+
+    def _traffic_proves(self, now: float) -> bool:
+        """Whether requests of users that end say all that a canary could say."""
+        f = self.engine.facts
+        ended = f.work.ended_at
+        if not f.work.ends_seen or ended is None or now - ended >= PROVEN_S or f.answers.bad:
+            return False
+        failed = f.probes.first_failed.get("chat")
+        return failed is None or ended > failed.ended
 
     # ---- what others ask
 

@@ -265,7 +265,8 @@ class Facts:
         queue = self.work.figure("num_queue_reqs", "queue")
         if running is None or not self.work.in_hand(now):
             return "Idle"
-        return f"{running:.0f} running" + (f", {queue:.0f} waiting" if queue else "")
+        doing = f"{running:.0f} running" if running else "busy with a prompt"
+        return doing + (f", {queue:.0f} waiting" if queue else "")
 
     def eta_s(self, now: float) -> float | None:
         """How long the start still takes, from earlier starts; None if nothing is known."""
