@@ -173,7 +173,7 @@ class Procs(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="pro
 
 
 class Cgroup(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="cgroup"):
-    """The unit's memory (every 10 s)."""
+    """The unit's memory (every 10 s); psi_… in % of time (0…100), as the kernel prints it."""
 
     memory_current: int | None = unread()
     anon: int | None = unread()
@@ -189,7 +189,7 @@ class Cgroup(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="cg
 
 
 class Host(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="host"):
-    """The host's memory (every 10 s)."""
+    """The host's memory (every 10 s); psi_… in % of time (0…100), as the kernel prints it."""
 
     mem_total: int | None = unread()
     mem_available: int | None = unread()

@@ -279,3 +279,13 @@ async def test_commands_are_bounded(tools: Path) -> None:
         assert b"NOTIFY_SOCKET" not in await output(["env-of"], 5, 10_000)
     finally:
         del os.environ["NOTIFY_SOCKET"]
+
+
+async def test_bundles_are_kept_within_the_configured_size(tmp_path: Path) -> None:
+    async def large(scene: Scene, limit_s: float) -> bytes:
+        return b"x" * 600_000
+
+    limits = config.Recording(incidents_mib=1)
+    for t in (1.0, 2.0, 3.0):
+        await collect(scene(t=t), tmp_path, limit_s=5, limits=limits, collectors={"large": large})
+    assert os.listdir(tmp_path) == ["2026-01-14T02-00-03Z-SchedulerHung"]  # noqa: PTH208

@@ -8,7 +8,6 @@ import asyncio
 import gzip
 import os
 import re
-import shutil
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import msgspec
 
 from watchdog.act import redact
-from watchdog.act.command import CommandError, output
+from watchdog.act.command import CommandError, find, output
 from watchdog.act.scene import Scene
 from watchdog.observation import Cgroup, Gpu, Host, Metrics, Observation, encode
 from watchdog.worker import Worker
@@ -187,7 +186,7 @@ async def processes(scene: Scene, limit_s: float) -> bytes:
 
 
 async def _python_stacks(pids: Sequence[int], limit_s: float) -> str:
-    if shutil.which("py-spy") is None:
+    if await find("py-spy", limit_s) is None:
         return "Python stacks: py-spy is not installed"
     gate = asyncio.Semaphore(STACKS_AT_ONCE)
 

@@ -7,6 +7,8 @@ import shutil
 import signal
 from collections.abc import Sequence
 
+from watchdog.worker import Worker
+
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat"}
 """What a command gets, besides PATH: neither NOTIFY_SOCKET (its messages would count as ours) nor credentials."""
 
@@ -25,7 +27,7 @@ async def output(command: Sequence[str], limit_s: float, cap: int) -> bytes:
         CommandError: it is not installed, took longer than `limit_s` seconds, or failed and printed nothing else than its error.
     """
     path = os.environ.get("PATH", os.defpath)
-    program = shutil.which(command[0], path=path)
+    program = await find(command[0], limit_s)
     if program is None:
         raise CommandError(f"{command[0]} is not installed")
     try:
@@ -60,6 +62,15 @@ async def output(command: Sequence[str], limit_s: float, cap: int) -> bytes:
         said = text.decode("utf-8", "replace").strip().partition("\n")[0][:200]
         raise CommandError(f"{command[0]} failed (status {process.returncode}): {said or 'it said nothing'}")
     return text
+
+
+async def find(name: str, limit_s: float) -> str | None:
+    """Where a command is installed; None if it is not, or if a folder in PATH does not answer."""
+    path = os.environ.get("PATH", os.defpath)
+    try:
+        return await Worker("which").call(lambda: shutil.which(name, path=path), limit_s)
+    except TimeoutError:
+        return None
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

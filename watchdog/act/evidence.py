@@ -71,7 +71,12 @@ async def collect(
     files, failed = await _gather(scene, limit_s * GATHER_SHARE, collectors)
     files["intent.json"] = msgspec.json.format(msgspec.json.encode(redact.value(msgspec.to_builtins(scene.intent))), indent=2)
     sizes = {name: len(content) for name, content in files.items()}
-    files["summary.md"] = summary(scene, sizes, failed).encode()
+    worker = Worker("bundle")
+    try:
+        files["summary.md"] = (await worker.call(lambda: summary(scene, sizes, failed), limit_s)).encode()
+    except TimeoutError:
+        failed["summary.md"] = "the host is too slow to write it"
+        worker = Worker("bundle")
     total = sum(map(len, files.values()))
 
     at = scene.clock.wall(scene.t)
@@ -79,7 +84,7 @@ async def collect(
     path, warning = None, None
     try:
         save = functools.partial(_save, home, name, files, limits, scene)
-        path = await Worker("bundle").call(save, max(WRITE_LEAST_S, begun + limit_s - loop.time()))
+        path = await worker.call(save, max(WRITE_LEAST_S, begun + limit_s - loop.time()))
     except OSError as e:  # TimeoutError is one
         why = "the disk does not answer" if isinstance(e, TimeoutError) else e.strerror or str(e)
         warning = (

@@ -4,6 +4,7 @@ Sources: cgroups(7); kernel Documentation/admin-guide/cgroup-v2.rst and cgroup-v
 (in hybrid mode a unit has the same path below the v1 controllers, below name=systemd, and below the v2 tree without controllers).
 """
 
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -51,17 +52,29 @@ def _text(field: bytes) -> str:
 
 
 class Cgroups:
-    """The hierarchies of this host, as this process sees them."""
+    """The hierarchies of this host, as this process sees them. All methods block for some microseconds."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
-        """Read once where they are mounted.
+        """Prepare, without I/O.
 
         Args:
             proc: the root of procfs.
         """
-        found = mounts(read(proc / "self/mountinfo", 1 << 20) or b"")
-        self.v2 = next((m for m in found if not m.names), None)
-        self.v1 = {name: m for m in reversed(found) for name in m.names}
+        self._proc = proc
+
+    @functools.cached_property
+    def _mounts(self) -> list[Mount]:
+        return mounts(read(self._proc / "self/mountinfo", 1 << 20) or b"")
+
+    @functools.cached_property
+    def v2(self) -> Mount | None:
+        """The v2 tree; None where there is none."""
+        return next((m for m in self._mounts if not m.names), None)
+
+    @functools.cached_property
+    def v1(self) -> dict[str, Mount]:
+        """The v1 trees by controller, and "name=systemd"."""
+        return {name: m for m in reversed(self._mounts) for name in m.names}
 
     @property
     def known(self) -> bool:
