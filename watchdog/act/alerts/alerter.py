@@ -81,7 +81,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 class Alerter:
     """Tells people what was decided: one message for each cause, grouped, muted, repeated, cleared, limited, and none lost.
 
-    `tell`, `recovered`, `reconcile` and `stand_down` only write into memory and return at once; `run` does the rest.
+    `tell`, `recovered`, `acted`, `reconcile` and `stand_down` only write into memory and return at once; `run` does the rest.
 
     Args:
         settings: the section [alert].
@@ -138,6 +138,11 @@ class Alerter:
     def recovered(self, server: str, t_wall: datetime, message: str) -> None:
         """The server was verified to be well again: what we restarted or withheld for is over, in the words of `message`."""
         if self._book.recovered(server, t_wall, message):
+            self._changed()
+
+    def acted(self, server: str, t_wall: datetime, reason: str, result: str, detail: str) -> None:
+        """What came of a restart (observation.Acted): one that was dropped or failed is told."""
+        if self._book.acted(server, reason, t_wall, result, detail):
             self._changed()
 
     def reconcile(self, server: str, alerts: Collection[str]) -> set[str]:

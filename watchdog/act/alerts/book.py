@@ -21,6 +21,8 @@ HOLD_S = 6.5 * 3600.0
 """A veto or a plan that still stands is said anew by judge/decide.py after 6 h (FORGET_S); one that is not is over."""
 RESTART_S = 3600.0
 """A restart that nobody reported back on is no longer held against other causes after so long."""
+QUIET_RESULTS = ("begun", "done", "dry")
+"""Results of a restart that need no words: recovery is told when it is verified."""
 HOUR = timedelta(hours=1)
 MAX_CAUSES = 500
 TEXT_CAP = 600
@@ -72,8 +74,10 @@ class Book:
         self.lost = 0
         if pages is not None:
             self.lost = pages.lost
-            self._causes = {cause.key: _not_after(cause, now) for cause in pages.causes}
-            self._told.extend(min(t, now) if now is not None else t for t in pages.told)
+            self._causes = {cause.key: cause for cause in pages.causes}
+            self._told.extend(pages.told)
+            if now is not None:
+                self._set_clock_back(now)
 
     @property
     def pages(self) -> Pages:
@@ -134,6 +138,20 @@ class Book:
         for cause in ended:
             self.end(server, cause.reason, at, outcome)
         return bool(ended)
+
+    def acted(self, server: str, reason: str, at: datetime, result: str, detail: str) -> bool:
+        """What came of a restart: a dropped one is over, a failed one is news; True if that changed the book."""
+        cause = self._causes.get((server, reason))
+        if cause is None or cause.over is not None or Action.RESTART not in cause.actions or result in QUIET_RESULTS:
+            return False
+        if result == "dropped":
+            return self.end(server, reason, at, redact.line(detail, TEXT_CAP))
+        told = f"The restart ended with {result}: {redact.line(detail, TEXT_CAP)}"
+        if told in cause.evidence:
+            return False
+        cause.evidence = [told, *cause.evidence][:EVIDENCE_CAP]
+        cause.said_actions = [action for action in cause.said_actions if action is not Action.RESTART]
+        return True
 
     def reconcile(self, server: str, alerts: Collection[str], at: datetime) -> set[str]:
         """Compare with the alerts that stand for the judges: ends those that do not; returns those that this book never saw."""
@@ -214,6 +232,15 @@ class Book:
         urgent = any(c.severity is Severity.CRITICAL and what in (News.NEW, News.CHANGED) for c, what in news)
         return len(self._told) < (self.rules.per_hour if urgent else self.rules.per_hour - self.rules.per_hour // 4)
 
+    def _set_clock_back(self, now: datetime) -> None:
+        """What a clock wrote that ran ahead is brought back to now, so that nothing waits for a moment that is far."""
+        self._told = deque(min(t, now) for t in self._told)
+        opens = now + timedelta(seconds=self.rules.group_wait_s)
+        for cause in self._causes.values():
+            cause.since, cause.renewed, cause.open_at = min(cause.since, now), min(cause.renewed, now), min(cause.open_at, opens)
+            cause.said = cause.said and min(cause.said, now)
+            cause.over = cause.over and min(cause.over, now)
+
     def _expire(self, now: datetime) -> None:
         for cause in self._causes.values():
             if cause.over is not None or Action.ALERT in cause.actions:
@@ -226,12 +253,3 @@ class Book:
 def _is_event(cause: Cause) -> bool:
     """Whether the cause is only what we do ourselves (a restart): told once, not repeated."""
     return all(action is Action.RESTART for action in cause.actions)
-
-
-def _not_after(cause: Cause, now: datetime | None) -> Cause:
-    """A cause from a clock that ran ahead is brought back to now, so that nothing waits for a moment that is far."""
-    if now is not None:
-        cause.since, cause.renewed, cause.open_at = min(cause.since, now), min(cause.renewed, now), min(cause.open_at, now)
-        cause.said = cause.said and min(cause.said, now)
-        cause.over = cause.over and min(cause.over, now)
-    return cause
