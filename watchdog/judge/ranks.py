@@ -25,6 +25,8 @@ def judge(f: Facts, now: float) -> Verdict:
             type=kind, status=Status.UNKNOWN, reason="NotSeen", message="The unit's processes have not been looked at yet."
         )
     gone = r.gone(now)
+    if not gone and not r.known:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No engine process was seen yet.")
     if not gone:
         return Verdict(
             type=kind, status=Status.TRUE, reason="AllPresent", message=f"{len(r.known)} engine processes, all present."

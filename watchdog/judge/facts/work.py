@@ -16,6 +16,8 @@ END_COUNTERS = ("num_requests_total", "e2e_request_latency_seconds_count")
 ADMIT_COUNTERS = ("realtime_tokens_total.prefill_compute", "realtime_tokens_total.prefill_cache")
 PACE_MEMORY_S = 1800.0
 """A gap between two steps counts for the server's pace for so long."""
+IDLE_S = 35.0
+"""Gauges of an idle engine are right after 30 s at the latest (SGLang, all versions)."""
 FRESH_S = 45.0
 """A gauge is believed for so long after the scrape in which it last moved with a counter: idle gauges lag by 30 s (SGLang, all versions)."""
 
@@ -171,6 +173,8 @@ class Work:
             v = self.scrape.values
             if v.get("num_running_reqs", 0) > 0 or v.get("num_queue_reqs", 0) > 0:
                 return True
+            if self.scrape.t - (self.stepped_at or self.scrape.t) > IDLE_S and "num_running_reqs" in v:
+                return False
         for batch in (self.decode, self.prefill):
             if batch is not None and batch.t == self.stepped_at:
                 f = batch.fields
