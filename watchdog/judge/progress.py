@@ -55,7 +55,8 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     batch = work.batch_in_hand_s()
     if 3 * batch > limit:
         limit, why = 3 * batch, f"three times what the prefill in hand should take ({batch:.0f} s)"
-    if f.life.ready_at is not None and work.decode is None and now - f.life.ready_at < 600 and limit < 180:
+    first = work.decode is None and work.ended_at is None and not f.answers.good
+    if f.life.ready_at is not None and first and now - f.life.ready_at < 600 and limit < 180:
         limit, why = 180.0, "its first requests may load kernels"
     if f.senses.deaf(now) and not work.counters_seen and limit < 240:
         limit, why = 240.0, "log lines were lost and there are no metrics"
