@@ -191,18 +191,14 @@ class TestFaultsItSurvives:
 
 def test_busy_with_long_prompts(tmp_path: Path) -> None:
     with StandIn(tmp_path) as server:
-        server.order("busy", step=0.7 * LIMIT)
-        wait_for(lambda: server.metric("num_queue_reqs") >= 1)
-        before = server.metric("num_requests_total")
-        # A probe waits for the end of the pass that runs, and is answered then.
-        assert server.get("/health").status == 200
-        assert server.chat(limit=8).status == 200
-        wait_for(lambda: server.metric("num_requests_total") > before)
-        server.clear()
-        server.order("busy", step=2.5 * LIMIT)
+        server.order("busy", step=1.6 * LIMIT)
         wait_for(lambda: server.get("/health").status == 503)
+        before = server.metric("num_requests_total")
+        # Work goes on all the same: a small chat comes in between, and the long prompts end.
+        assert server.chat(limit=8).status == 200
+        assert server.metric("num_requests_total") > before + 1
         prefills = [line for line in server.marks() if line.mark == Mark.PREFILL]
-        assert any(line.fields["new_token"] > 90_000 for line in prefills)
+        assert sum(line.fields["new_token"] > 90_000 for line in prefills) >= 2
 
 
 class TestFaultsThatEndIt:
@@ -287,9 +283,9 @@ class TestFaultsThatEndIt:
 
 class TestEnds:
     def test_no_orphans_after_sigkill(self, tmp_path: Path) -> None:
-        with StandIn(tmp_path, "--tp-size", "4") as server:
+        with StandIn(tmp_path, "--tp-size", "2") as server:
             children = list(server.children().values())
-            assert len(children) == 6
+            assert len(children) == 4
             assert server.end(signal.SIGKILL) == -9
             _, alive = psutil.wait_procs(children, 2)
             assert not alive

@@ -97,6 +97,14 @@ def test_the_host_pool_is_real_memory_of_the_kind_of_the_version(tmp_path: Path,
         assert sizes[held] >= 64 * 1024 > sizes[not_held]
 
 
+@pytest.mark.parametrize("kind", ["memfd", "none"])
+def test_other_kinds_of_host_pool(tmp_path: Path, kind: str) -> None:
+    with StandIn(tmp_path, "--enable-hierarchical-cache", "--host-pool-mib", "64", "--host-pool-kind", kind) as server:
+        scheduler = server.children()["sglang::scheduler"]
+        assert (scheduler.memory_info().rss > 64 * 2**20) == (kind == "memfd")
+        assert ("memfd:sglang_host_pool_0" in Path(f"/proc/{scheduler.pid}/maps").read_text()) == (kind == "memfd")
+
+
 def test_the_start_answers_503_until_the_warm_up_is_done(tmp_path: Path) -> None:
     with StandIn(tmp_path, "--phase", "warmup=1.0", ready=False) as server:
         server.wait_log("Uvicorn running")

@@ -31,10 +31,12 @@ class Tree:
     """The processes of a server, as its parent holds them.
 
     Attributes:
+        tracker: process id of the look-alike of Python's resource tracker.
         schedulers: process ids by rank.
         to_scheduler: channel to rank 0; from_detokenizer: where the answers come from.
     """
 
+    tracker: int
     schedulers: list[int]
     detokenizer: int
     to_ranks: list[Channel]
@@ -170,14 +172,14 @@ def _fork_all(chosen: Options, faults: Faults, board: Board) -> Tree:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stay_for_ever()
 
-    processes.fork("python -c from multiprocessing.resource_tracker import main;main(5)", track)
+    tracker = processes.fork("python -c from multiprocessing.resource_tracker import main;main(5)", track)
     schedulers = []
     for rank in range(chosen.ranks):
         title = "_".join(["sglang::scheduler", *_rank_name(chosen, rank).split()])
         schedulers.append(processes.fork(title, partial(other_rank, rank) if rank else first_rank))
     detokenizer_pid = processes.fork("sglang::detokenizer", detokenize)
     only(*to_ranks, from_detokenizer)
-    return Tree(schedulers, detokenizer_pid, list(to_ranks), from_detokenizer)
+    return Tree(tracker, schedulers, detokenizer_pid, list(to_ranks), from_detokenizer)
 
 
 def _await_ranks(chosen: Options, log: Log, tree: Tree) -> int | None:

@@ -177,7 +177,7 @@ class Parent:
         if self._options.since(0, 5, 13):
             pid = os.getpid()
             self._log.line(f"kill_process_tree called: parent_pid={pid}, include_parent=False, pid={pid}")
-        for pid in self._tree.children():
+        for pid in (*self._tree.children(), self._tree.tracker):
             if pid not in self._ended:
                 os.kill(pid, signal.SIGKILL)
 
