@@ -60,7 +60,7 @@ def tokens(question: str, *, thinks: bool, fault: str | None = None) -> Iterator
     if fault is not None:
         yield from cycle({"bang": "!", "repeat": " the", "control": "\x14"}.get(fault, "!"))
     if thinks:
-        yield from _words("The user asks a question. I know the answer and give it in a few words.")
+        yield from _words("The user wants a short answer.")
         yield END_OF_THINKING
     yield from _words(reply(question))
 
