@@ -92,6 +92,8 @@ class Life:
         self.auto_restart_at: float | None = None
         self.stopping_since: float | None = None
         self.port: Port | None = None
+        self.stranger_since: float | None = None
+        """Since when the same stranger is seen on the server's port."""
         self.first_seen: float | None = None
         self._begin(None, None)
 
@@ -196,7 +198,12 @@ class Life:
             self.ready_at, self.ready_how, self.proven = o.t, f"its answer to {o.probe}", True
 
     def see_port(self, o: Port) -> None:
-        """Take in who holds the server's port."""
+        """Take in who holds the server's port. A stranger must be seen twice: a life that just ended lets its socket go late."""
+        stranger = bool(o.listening) and o.in_unit is False
+        if not stranger or self.port is None or self.port.pid != o.pid:
+            self.stranger_since = o.t if stranger else None
+        elif self.stranger_since is None:
+            self.stranger_since = o.t
         self.port = o
 
     def see_server(self, o: Server) -> None:
@@ -254,7 +261,7 @@ class Life:
     @property
     def port_taken(self) -> bool:
         """Whether somebody outside the unit listens on the server's port."""
-        return self.port is not None and bool(self.port.listening) and self.port.in_unit is False
+        return self.port is not None and self.stranger_since is not None and self.port.t - self.stranger_since >= 2.0
 
     def phase(self) -> Phase:
         """Where the unit is in its life now."""
