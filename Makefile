@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest
+# The files of the tests go where they are taken away afterwards, however the run ends.
+PYTEST := export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && $(BIN)/python -m pytest
 export PYTHON SYSTEM_PACKAGES
 
 .PHONY: help setup demo test test-unit lint format bench docs lock clean as-root
