@@ -15,7 +15,7 @@ import msgspec
 from watchdog import config
 from watchdog.act.alerts import wording
 from watchdog.act.alerts.alertmanager import RESEND_S, Alertmanager
-from watchdog.act.alerts.apprise import Apprise
+from watchdog.act.alerts.apprise_channel import Apprise
 from watchdog.act.alerts.book import Book, Draft, Pages, Rules
 from watchdog.act.alerts.http import SendError
 from watchdog.act.alerts.notice import ENDED, Cause, Item, Message, News
@@ -245,12 +245,15 @@ class Alerter:
             while (draft := self._book.due(self._now())) is not None:
                 self._hand_out(draft)
             await self._save()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), self._nap_s())
+            await self._nap(self._news)
 
-    def _nap_s(self) -> float:
-        """Until the book is looked at again, in seconds: oftener while something may become due."""
-        return min(LOOK_S, max(0.02, self.settings.group_wait_s / 10)) if self._book.causes else LOOK_S
+    async def _nap(self, event: asyncio.Event) -> None:
+        """Until something happens, or the book is to be looked at again: oftener while something may become due."""
+        limit = min(LOOK_S, max(0.02, self.settings.group_wait_s / 10)) if self._book.causes else LOOK_S
+        with contextlib.suppress(TimeoutError):
+            # Not wait_for(): in Python 3.11 it can swallow a cancellation that comes as the event does (gh-86296).
+            async with asyncio.timeout(limit):
+                await event.wait()
 
     def _hand_out(self, draft: Draft) -> None:
         items = [self._item(cause, news) for cause, news in draft.news]
@@ -347,8 +350,7 @@ class Alerter:
                 self._came_through("alertmanager", failures)
                 failures = 0
                 await self._save()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._alarm.wait(), self._nap_s())
+            await self._nap(self._alarm)
 
     def _came_through(self, channel: str, failures: int) -> None:
         self._sent[channel] += 1

@@ -86,6 +86,7 @@ class Apprise:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), GRACE_S)
+                    async with asyncio.timeout(GRACE_S):
+                        await process.wait()
         assert process.returncode is not None
         return process.returncode
