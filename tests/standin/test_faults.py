@@ -373,7 +373,7 @@ class TestOptions:
     def test_a_queue_with_a_limit(self, tmp_path: Path) -> None:
         limits = ("--max-running-requests", "1", "--max-queued-requests", "1")
         with StandIn(tmp_path, *limits) as server, ThreadPoolExecutor() as pool:
-            chats = [pool.submit(server.chat, max_tokens=100, ignore_eos=True) for _ in range(4)]
+            chats = [pool.submit(server.chat, max_tokens=250, ignore_eos=True, limit=10) for _ in range(4)]
             statuses = sorted(chat.result().status for chat in chats)
         assert statuses[0] == 200
         assert statuses[-1] == 503

@@ -108,11 +108,7 @@ class Scheduler:
             self._parent.send({"op": "health", "rid": request.rid})
             return
         limit = self._options.server["max_queued_requests"]
-        full = (
-            limit is not None
-            and len(self._waiting) >= limit
-            and len(self._running) >= self._options.server["max_running_requests"]
-        )
+        full = limit is not None and len(self._waiting) >= limit
         if not request.health and (full or self._faults.active("queue-full") is not None):
             self._parent.send({"op": "refused", "rid": request.rid})
             return
