@@ -1,0 +1,149 @@
+"""What survives the daemon's end: moments carried over, damage noticed, nothing lost at SIGKILL."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watchdog.clock import FakeClock
+from watchdog.config import Restarting
+from watchdog.judge.ledger import Ledger, Ordered
+from watchdog.state import LOST, Saved, StateFile
+
+
+class Later(FakeClock):
+    """A clock of a daemon that starts anew: it begins at 0 whatever was before."""
+
+
+def written(path: Path, saved: Saved, now: float = 1000.0) -> None:
+    clock = FakeClock()
+    clock.advance(now)
+    StateFile(path, clock).save(saved)
+
+
+def test_nothing_there_is_a_fresh_state(tmp_path: Path) -> None:
+    saved, trouble = StateFile(tmp_path / "state.json", FakeClock()).load()
+
+    assert trouble is None
+    assert saved.ledger == Ledger()
+
+
+def test_moments_are_carried_over_to_the_clock_of_the_next_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    ledger = Ledger(restarts=[Ordered(t=400.0, reason="SchedulerHung")], condemned="a" * 32, condemned_at=400.0, alerts={"X": 990.0})
+    written(path, Saved(ledger=ledger, paused=True, paused_until=1600.0), now=1000.0)
+
+    saved, trouble = StateFile(path, Later()).load()
+
+    assert trouble is None
+    assert saved.ledger.restarts[0].t == pytest.approx(-600.0, abs=2.0)
+    assert saved.ledger.condemned_at == pytest.approx(-600.0, abs=2.0)
+    assert saved.ledger.alerts["X"] == pytest.approx(-10.0, abs=2.0)
+    assert saved.paused_until == pytest.approx(600.0, abs=2.0)
+
+
+def test_over_a_reboot_the_wall_clock_counts_and_a_job_of_ours_is_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    written(path, Saved(ledger=Ledger(restarts=[Ordered(t=1000.0, reason="X")]), job="/org/freedesktop/systemd1/job/7"))
+    content = json.loads(path.read_text())
+    content["boot_id"] = "another"
+    content["wall"] = time.time() - 5000
+    path.write_text(json.dumps(content))
+
+    saved, _ = StateFile(path, Later()).load()
+
+    assert saved.ledger.restarts[0].t == pytest.approx(-5000.0, abs=2.0)
+    assert saved.job is None
+
+
+def test_within_a_boot_a_job_of_ours_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    written(path, Saved(job="/org/freedesktop/systemd1/job/7"))
+
+    assert StateFile(path, Later()).load()[0].job == "/org/freedesktop/systemd1/job/7"
+
+
+def test_a_wall_clock_that_went_back_makes_nothing_older_than_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    written(path, Saved(ledger=Ledger(restarts=[Ordered(t=900.0, reason="X")])))
+    content = json.loads(path.read_text())
+    content["boot_id"] = "another"
+    content["wall"] = time.time() + 86400
+    path.write_text(json.dumps(content))
+
+    assert StateFile(path, Later()).load()[0].ledger.restarts[0].t == pytest.approx(-100.0, abs=2.0)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1, "ledger": {"restarts": [{"t": "x"}]}}', b'{"version": 2}'])
+def test_a_file_that_cannot_be_used_is_kept_aside_and_costs_a_restart(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(content)
+
+    saved, trouble = StateFile(path, FakeClock()).load()
+
+    assert trouble is not None
+    assert str(path) in trouble
+    assert [r.reason for r in saved.ledger.restarts] == [LOST]
+    assert not path.exists()
+    assert next(tmp_path.glob("state.json.*.bad")).read_bytes() == content
+
+
+@given(cut=st.integers(min_value=0, max_value=400))
+def test_a_file_cut_anywhere_never_crashes_and_never_gives_more_budget(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("state") / "state.json"
+    full = Saved(ledger=Ledger(restarts=[Ordered(t=900.0, reason="SchedulerHung"), Ordered(t=950.0, reason="SchedulerHung")]))
+    written(path, full)
+    data = path.read_bytes()
+    path.write_bytes(data[:cut])
+
+    saved, _ = StateFile(path, Later()).load()
+
+    assert saved.ledger.wait_s(Restarting(), 0.0) > 0
+
+
+def test_an_unreadable_file_is_told_with_its_cure(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.mkdir()
+
+    saved, trouble = StateFile(path, FakeClock()).load()
+
+    assert trouble is not None
+    assert "mend its owner and mode" in trouble
+    assert saved.ledger.restarts
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from watchdog.clock import BootClock
+from watchdog.judge.ledger import Ledger, Ordered
+from watchdog.state import Saved, StateFile
+clock = BootClock()
+file = StateFile(Path(sys.argv[1]), clock)
+for n in range(1, 100000):
+    file.save(Saved(ledger=Ledger(restarts=[Ordered(t=0.0, reason="X")] * (n % 40 + 1))))
+    print(n, flush=True)
+"""
+
+
+def test_sigkill_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE) as p:
+            assert p.stdout is not None
+            for _ in range(30):
+                p.stdout.readline()
+            os.kill(p.pid, signal.SIGKILL)
+            p.wait()
+
+        saved, trouble = StateFile(path, Later()).load()
+
+        assert trouble is None
+        assert saved.ledger.restarts
