@@ -25,6 +25,9 @@ WATCHDOG_DEFAULT_S = 300.0
 def judge(f: Facts, policy: Judging, now: float) -> list[Verdict]:
     """The conditions SchedulerProgressing and RequestsCompleting."""
     phase = f.life.phase()
+    if f.life.headless:
+        why = "this node has no API: it is judged by its processes, its log and its GPUs"
+        return [_unknown("SchedulerProgressing", why, "NoEndpoint"), _unknown("RequestsCompleting", why, "NoEndpoint")]
     if phase is not Phase.SERVING or f.life.ready_at is None:
         why = f"the server is {phase.value}"
         return [_unknown("SchedulerProgressing", why), _unknown("RequestsCompleting", why)]
@@ -55,6 +58,9 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     batch = work.batch_in_hand_s()
     if 3 * batch > limit:
         limit, why = 3 * batch, f"three times what the prefill in hand should take ({batch:.0f} s)"
+    chunk = longest_prefill(f)
+    if 3 * work.prefill_s(chunk) > limit and not f.devices.at_rest(now):
+        limit, why = 3 * work.prefill_s(chunk), f"its flags allow prefills of {chunk:.0f} tokens in one step"
     first = work.decode is None and work.ended_at is None and not f.answers.good
     if f.life.ready_at is not None and first and now - f.life.ready_at < 600 and limit < 180:
         limit, why = 180.0, "its first requests may load kernels"
@@ -65,6 +71,20 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     if f.devices.at_work(now):
         limit, why = limit * 3, f"{why}, threefold while the GPUs draw the power of real work"
     return min(limit, LONGEST_PATIENCE_S), why
+
+
+def longest_prefill(f: Facts) -> float:
+    """How many tokens one prefill step may hold by the server's flags; 0 if they are not known.
+
+    SGLang prints a prefill's line when the step is over (0.5.23, measured), so nothing at all is heard during one.
+    """
+    chunk = f.life.number("chunked_prefill_size")
+    if chunk is None:
+        return 0.0
+    if chunk > 0:
+        return chunk
+    bounds = (f.life.number("max_prefill_tokens"), f.life.number("context_length"), f.work.figure("max_total_num_tokens", "-"))
+    return min((b for b in bounds if b), default=0.0)
 
 
 def hung(f: Facts, policy: Judging, now: float) -> Verdict:

@@ -100,6 +100,11 @@ class Devices:
         high = self.work_w if self.work_w is not None and self.work_w > self.idle_w * 1.5 else (limit * 0.6 if limit else None)
         return high is not None and power > self.idle_w + 0.45 * (high - self.idle_w) and power > self.idle_w * 1.3
 
+    def at_rest(self, now: float) -> bool:
+        """Whether GPUs are seen, and none does real work."""
+        o = self.fresh(now)
+        return o is not None and self._power(o) is not None and not self.at_work(now)
+
     def oddity(self, now: float) -> str | None:
         """What the GPUs add to a suspicion, as a phrase."""
         o = self.fresh(now)

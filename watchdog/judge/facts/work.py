@@ -203,11 +203,11 @@ class Work:
     def batch_in_hand_s(self) -> float:
         """How long the prefill that was begun last should take at the pace seen so far, in seconds; 0 if none is in hand."""
         p = self.prefill
-        if p is None or p.t != self.stepped_at:
-            return 0.0
-        tokens = p.fields.get("new_token", 0.0)
-        if tokens < 1024:
-            return 0.0
+        tokens = p.fields.get("new_token", 0.0) if p is not None and p.t == self.stepped_at else 0.0
+        return self.prefill_s(tokens) if tokens >= 1024 else 0.0
+
+    def prefill_s(self, tokens: float) -> float:
+        """How long a prefill of so many tokens takes at the slowest pace seen in this life (1,000 a second if none was), in seconds."""
         slowest = max((s / n for s, n in self._prefill_pace), default=1 / 1000.0)
         return tokens * max(slowest, 1 / 5000.0)
 
