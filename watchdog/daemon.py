@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -39,6 +39,9 @@ from watchdog.sources import Run, ended, running
 from watchdog.systemd import Bus
 from watchdog.watch import Watch
 from watchdog.worker import BusyError, Worker
+
+if TYPE_CHECKING:
+    from watchdog.web.server import Web
 
 STATUS_S = 2.0
 SAVE_S = 30.0
@@ -96,6 +99,8 @@ class Daemon:
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._self_source: SelfSource | None = None
+        self._web: Web | None = None
+        self._web_task: asyncio.Task[None] | None = None
         self._disk = Worker("recorder")
         self._said = ""
         self._ticked_at = self.clock.now()
@@ -115,6 +120,7 @@ class Daemon:
             for settings in self.whole.servers:
                 self._add(settings)
             self._share()
+            self._serve_page()
             mode = ", ".join(f"{s.watch.server.name} ({s.watch.mode})" for s in self.servers.values())
             self.log.info("started", message=f"sglang-watchdog {__version__} watches {mode}")
             self.notifier.ready(self.status())
@@ -134,6 +140,8 @@ class Daemon:
                 await s.responder.save()
             if self._shared_task is not None:
                 await ended(self._shared_task, STOP_LIMIT_S)
+            if self._web_task is not None:
+                await ended(self._web_task, STOP_LIMIT_S)
             for task in background:
                 task.cancel()
             with contextlib.suppress(TimeoutError, BusyError):
@@ -198,6 +206,23 @@ class Daemon:
             wanted.append(GpuSource(self.clock, sources, lambda _pid: None))
         self.shared = [Run(source, self.clock, self._fan_out) for source in wanted]
         self._shared_task = self._tasks.create_task(running(self.shared), name="shared sources")
+
+    def _serve_page(self) -> None:
+        """Serve the status page, if it is wanted; else its code is not even loaded."""
+        assert self._tasks is not None
+        self._web = self._web_task = None
+        if not self.whole.web.enabled:
+            return
+        from watchdog.web.page import Source as Shown  # noqa: PLC0415
+        from watchdog.web.server import Web  # noqa: PLC0415
+
+        shown = Shown(
+            status=lambda: self.requests.answer({"command": "status"}),
+            watches=lambda: [s.watch for s in self.servers.values()],
+            alive=lambda: self.alive(self.clock.now()),
+        )
+        self._web = Web(self.whole.web, shown)
+        self._web_task = self._tasks.create_task(self._web.run(), name="status page")
 
     def _taker(self, server: Server) -> Callable[[Observation], None]:
         def take(x: Observation) -> None:
@@ -272,6 +297,8 @@ class Daemon:
                 judged = now
                 for server in self.servers.values():
                     server.watch.tick()
+                if self._web is not None:
+                    self._web.page.look()
                     server.responder.look_at_recovery()
             if now - said >= STATUS_S or self.status() != self._said:
                 said, self._said = now, self.status()
@@ -336,7 +363,7 @@ class Daemon:
             self.log.error("reload-refused", message=f"the new configuration is kept out: {e}")
             self.notifier.ready(self.status())
             return str(e)
-        self.whole = whole
+        page_before, self.whole = self.whole.web, whole
         wanted = {s.name: s for s in whole.servers}
         for name in [n for n, s in self.servers.items() if n not in wanted or wanted[n].unit != s.watch.server.unit]:
             server = self.servers.pop(name)
@@ -356,6 +383,10 @@ class Daemon:
         if self._shared_task is not None:
             await ended(self._shared_task, STOP_LIMIT_S)
         self._share()
+        if whole.web != page_before:
+            if self._web_task is not None:
+                await ended(self._web_task, STOP_LIMIT_S)
+            self._serve_page()
         self.log.info("reloaded", message=f"configuration read again from {self.path}")
         self.notifier.ready(self.status())
         return None

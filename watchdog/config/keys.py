@@ -199,6 +199,10 @@ class Web(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, _doc("Whether the page and the exporter are served.")] = False
     host: Annotated[str, _doc("The address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535), _doc("The port to listen on.")] = 9430
+    names: Annotated[
+        list[str],
+        _doc("Host names that the page is asked under, besides `localhost` and addresses (such as that of a reverse proxy)."),
+    ] = msgspec.field(default_factory=list)
 
 
 class Server(Section, frozen=True, kw_only=True):
