@@ -7,7 +7,7 @@ BIN := .venv/bin
 PYTEST := export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && $(BIN)/python -m pytest
 export PYTHON SYSTEM_PACKAGES
 
-.PHONY: help setup demo test test-unit lint format bench docs lock clean as-root
+.PHONY: help setup demo test test-unit test-external lint format bench docs lock clean as-root
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ test: as-root lint  ## lint, then all tests, those under a private systemd too (
 test-unit: setup  ## the tests that need neither root nor systemd
 	@$(PYTEST) -m "not box"
 
+test-external: setup  ## the tests with a real Prometheus, Alertmanager and Apprise (fetched into .cache)
+	@packaging/external.sh
+	@$(PYTEST) tests/external/external_*.py
+
 lint: setup  ## ruff and mypy --strict
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -36,8 +40,9 @@ format: setup  ## mend what ruff can mend, and lay out the code
 bench: as-root  ## measure speed and size (root)
 	@for file in tests/bench/bench_*.py; do $(BIN)/python -m tests.bench.$$(basename $$file .py) || exit 1; done
 
-docs: setup  ## write docs/configuration.md and config/sglang-watchdog.toml from the code
+docs: setup  ## write the references in docs/, the default configuration and the dashboard from the code
 	@$(BIN)/python packaging/write_docs.py
+	@$(BIN)/python packaging/grafana/make_dashboard.py
 
 lock: setup  ## choose the newest dependencies and pin them with their hashes
 	@packaging/lock.sh

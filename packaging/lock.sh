@@ -13,4 +13,5 @@ pin() {
 }
 pin requirements.txt pyproject.toml
 pin requirements-build.txt --group pyproject.toml:build
+pin requirements-external.txt --group pyproject.toml:external
 pin requirements-dev.txt --group pyproject.toml:dev pyproject.toml
