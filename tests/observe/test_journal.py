@@ -1,0 +1,218 @@
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from watchdog import config
+from watchdog.clock import FakeClock
+from watchdog.observation import Log, Observation
+from watchdog.observe import journal_reader
+from watchdog.observe.journal import JournalSource, life_matches, unit_matches
+from watchdog.observe.journal_reader import BATCH, JournalError, check_access
+from watchdog.observe.source import Target
+
+Entry = dict[str, bytes]
+
+SERVER = {
+    "_SYSTEMD_UNIT": b"kimi.service",
+    "_SYSTEMD_INVOCATION_ID": b"life",
+    "_PID": b"42",
+    "PRIORITY": b"6",
+    "SYSLOG_IDENTIFIER": b"python3",
+}
+ACCESS = b'INFO:     127.0.0.1:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+
+
+class Reader:
+    """Entries in the place of a journal; `_at` is when they were written."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.waiting: list[Entry] = []
+        self.entry: Entry = {}
+
+    def get(self, name: str) -> bytes:
+        if name in self.entry.get("_broken", b"").decode().split():
+            raise OSError(74, "Bad message")
+        return self.entry[name]
+
+    def entries(self) -> Iterator[Callable[[str], bytes]]:
+        batch, self.waiting = self.waiting[:BATCH], self.waiting[BATCH:]
+        for self.entry in batch:
+            yield self.get
+
+    def field(self, name: str) -> bytes | None:
+        return self.get(name) if name in self.entry or "_broken" in self.entry else None
+
+    def written(self) -> float:
+        return float(self.entry.get("_at", b"%f" % self.clock.now()))
+
+
+class Bench:
+    """A JournalSource that reads from such a list."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.clock.advance(100)
+        self.source = JournalSource(Target(config.Server(name="kimi", unit="kimi.service")), self.clock)
+        self.reader = Reader(self.clock)
+        self.source._reader = self.reader  # type: ignore[assignment]
+        self.source._began = 10.0
+        self.seen: list[Log] = []
+
+    def read(self, *entries: Entry) -> list[Log]:
+        self.reader.waiting = list(entries)
+        self.seen = []
+        while self.source._read(self.emit):
+            pass
+        return self.seen
+
+    def emit(self, observation: Observation) -> None:
+        assert isinstance(observation, Log)
+        self.seen.append(observation)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.parametrize(
+    ("entry", "log"),
+    [
+        (SERVER | {"MESSAGE": b"hello"}, Log(t=100.0, inv="life", message="hello", pid=42, ident="python3", priority=6)),
+        (
+            {"MESSAGE": b"Started.", "_PID": b"1", "UNIT": b"kimi.service", "INVOCATION_ID": b"next", "PRIORITY": b"5"},
+            Log(t=100.0, inv="next", message="Started.", pid=1, priority=5, origin="systemd"),
+        ),
+        (
+            {
+                "MESSAGE": b"Suppressed 7 messages from kimi.service",
+                "_SYSTEMD_UNIT": b"systemd-journald.service",
+                "_UID": b"0",
+                "_PID": b"9",
+                "N_DROPPED": b"7",
+                "OBJECT_SYSTEMD_UNIT": b"kimi.service",
+                "OBJECT_SYSTEMD_INVOCATION_ID": b"life",
+            },
+            Log(t=100.0, inv="life", message="Suppressed 7 messages from kimi.service", pid=9, origin="journald", dropped=7),
+        ),
+        ({"MESSAGE": b"forged", "_PID": b"77", "UNIT": b"kimi.service", "INVOCATION_ID": b"life"}, None),
+        (
+            {
+                "MESSAGE": b"forged",
+                "_PID": b"77",
+                "_SYSTEMD_UNIT": b"bad.service",
+                "_UID": b"0",
+                "OBJECT_SYSTEMD_UNIT": b"kimi.service",
+            },
+            None,
+        ),
+        (SERVER, None),
+        (
+            SERVER | {"MESSAGE": b"odd", "PRIORITY": b"high", "_PID": b"-"},
+            Log(t=100.0, inv="life", message="odd", ident="python3"),
+        ),
+        (
+            SERVER | {"MESSAGE": b"old", "_at": b"98.5"},
+            Log(t=100.0, inv="life", message="old", pid=42, ident="python3", priority=6, at=98.5),
+        ),
+    ],
+)
+def test_what_an_entry_tells(bench: Bench, entry: Entry, log: Log | None) -> None:
+    assert bench.read(entry) == ([] if log is None else [log])
+
+
+def test_lives_are_told_apart_within_a_batch(bench: Bench) -> None:
+    later = SERVER | {"_SYSTEMD_INVOCATION_ID": b"next", "_PID": b"43"}
+    logs = bench.read(SERVER | {"MESSAGE": b"a"}, later | {"MESSAGE": b"b"}, SERVER | {"MESSAGE": b"c"})
+    assert [(log.message, log.inv) for log in logs] == [("a", "life"), ("b", "next"), ("c", "life")]
+
+
+def test_an_unreadable_entry_is_counted_and_the_next_one_is_read(bench: Bench) -> None:
+    broken = SERVER | {"MESSAGE": b"x", "_broken": b"MESSAGE"}
+    half = SERVER | {"MESSAGE": b"x", "_broken": b"_PID"}
+    assert [log.message for log in bench.read(broken, half, SERVER | {"MESSAGE": b"good"})] == ["good"]
+    assert bench.source.dropped == 2
+
+
+def test_far_behind_only_bulk_is_left_out_and_counted(bench: Bench) -> None:
+    access = [SERVER | {"MESSAGE": ACCESS, "_at": b"90.%d" % n} for n in range(10)]
+    fatal = SERVER | {"MESSAGE": b"Scheduler hit an exception", "_at": b"91"}
+    assert [log.message for log in bench.read(*access, fatal)] == [ACCESS.decode(), "Scheduler hit an exception"]
+    assert bench.source.dropped == 9
+
+
+def test_history_is_never_thinned_out(bench: Bench) -> None:
+    access = [SERVER | {"MESSAGE": ACCESS, "_at": b"9.%d" % n} for n in range(10)]
+    assert len(bench.read(*access)) == 10
+    assert bench.source.dropped == 0
+
+
+def test_the_parts_of_a_long_line_are_one_line(bench: Bench) -> None:
+    part = SERVER | {"MESSAGE": b"x" * 49152, "_STREAM_ID": b"s", "_LINE_BREAK": b"line-max"}
+    other = SERVER | {"MESSAGE": b"other", "_STREAM_ID": b"t"}
+    end = SERVER | {"MESSAGE": b"END", "_STREAM_ID": b"s"}
+    other_log, long = bench.read(part, part, other, end)
+    assert other_log.message == "other"
+    assert long.message.startswith("xxx")
+    assert long.message.endswith("xEND")
+    bench.read(part)
+    bench.clock.advance(20)
+    [cut] = bench.read(other)[-1:]
+    assert cut.message.startswith("xxx")
+
+
+def test_matches_name_the_unit_and_the_life() -> None:
+    assert unit_matches("a.service")[0] == ("_SYSTEMD_UNIT=a.service",)
+    assert ("_PID=1", "INVOCATION_ID=abc") in life_matches("abc")
+
+
+@pytest.fixture
+def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    monkeypatch.setattr(journal_reader, "ROOTS", (tmp_path / "disk", tmp_path / "run"))
+    machine = Path("/etc/machine-id")
+    if not machine.exists():
+        pytest.skip("this machine has no /etc/machine-id")
+    return tmp_path, machine.read_text().strip()
+
+
+@pytest.mark.parametrize("root", ["disk", "run"])
+def test_a_journal_on_disk_or_in_memory_will_do(roots: tuple[Path, str], root: str) -> None:
+    folder = roots[0] / root / roots[1]
+    folder.mkdir(parents=True)
+    (folder / "user-1000.journal").touch()
+    with pytest.raises(JournalError, match="start systemd-journald, and set Storage="):
+        check_access()
+    (folder / "system.journal").touch()
+    check_access()
+    with pytest.raises(JournalError, match="set journal_namespace to the LogNamespace="):
+        check_access("apart")
+    (roots[0] / root / f"{roots[1]}.apart").mkdir()
+    (roots[0] / root / f"{roots[1]}.apart" / "system.journal").touch()
+    check_access("apart")
+
+
+def test_a_file_that_is_cut_short_while_it_is_mapped_does_not_end_the_process(tmp_path: Path) -> None:
+    script = f"""
+import mmap
+from pathlib import Path
+from watchdog.observe.journal_sigbus import guard, struck
+if not guard():
+    raise SystemExit(77)
+path = Path({str(tmp_path / "mapped")!r})
+path.write_bytes(b"a" * 8192)
+with path.open("r+b") as file:
+    mapped = mmap.mmap(file.fileno(), 8192, prot=mmap.PROT_READ)
+    assert not struck()
+    file.truncate(0)
+    assert mapped[:2] == bytes(2)
+    assert struck()
+    assert not struck()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip("systemd's shared library is not on this machine")
+    assert (done.returncode, done.stderr) == (0, "")
