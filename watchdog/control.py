@@ -7,20 +7,15 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-NAME = "control.sock"
+from watchdog.asking import NAME, REQUEST_LIMIT_S
+
 LINE_LIMIT = 64 * 1024
-REQUEST_LIMIT_S = 10.0
 
 Answerer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-
-
-class ControlError(Exception):
-    """The daemon cannot be asked; the message says why and what helps."""
 
 
 class Control:
@@ -71,34 +66,3 @@ class Control:
             return await self._answer(request)
         except Exception as e:  # noqa: BLE001  # a request must never end the daemon
             return {"error": f"{type(e).__name__}: {e}"}
-
-
-def ask(folder: Path, request: dict[str, Any], limit_s: float = REQUEST_LIMIT_S) -> dict[str, Any]:
-    """Ask the daemon and wait for its answer.
-
-    Raises:
-        ControlError: it does not run, may not be asked, does not answer, or says that the request is wrong.
-    """
-    path = folder / NAME
-    try:
-        with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(limit_s)
-            s.connect(str(path))
-            s.sendall(json.dumps(request).encode() + b"\n")
-            with s.makefile("rb") as f:
-                line = f.readline()
-    except (FileNotFoundError, ConnectionRefusedError) as e:
-        raise ControlError(f"no daemon listens on {path}: is sglang-watchdog.service running?") from e
-    except PermissionError as e:
-        raise ControlError(f"{path} may not be used: run this as root or as the daemon's user") from e
-    except (TimeoutError, OSError) as e:
-        raise ControlError(f"the daemon does not answer on {path} ({e})") from e
-    try:
-        answer = json.loads(line)
-    except ValueError as e:
-        raise ControlError("the daemon ended in mid-answer; ask again") from e
-    if not isinstance(answer, dict):
-        raise ControlError("the daemon's answer is not understood: are daemon and command of one version?")
-    if "error" in answer:
-        raise ControlError(str(answer["error"]))
-    return answer

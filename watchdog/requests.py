@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from watchdog.observation import Operator
+import msgspec
+
+from watchdog.observation import PROBES, Operator
 from watchdog.view import server_view
 
 if TYPE_CHECKING:
@@ -77,10 +79,12 @@ class Requests:
         return {"error": refused} if refused else {"done": "reload"}
 
     async def _probe(self, request: dict[str, Any]) -> dict[str, Any]:
-        kind = str(request.get("kind"))
-        out = {}
+        """Ask a server now, in the daemon's own lane, and tell what came of it."""
+        kind = request.get("kind")
+        if kind not in PROBES:
+            return {"error": f"kind must be one of {', '.join(PROBES)}, not {kind!r}"}
+        probes = {}
         for s in self._chosen(request):
             if s.endpoint is not None:
-                await s.endpoint.probe_now(kind)
-                out[s.watch.server.name] = kind
-        return {"done": out}
+                probes[s.watch.server.name] = msgspec.to_builtins(await s.endpoint.probe_now(kind))
+        return {"done": "probe", "probes": probes}

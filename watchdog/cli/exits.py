@@ -2,9 +2,16 @@
 
 OK = 0
 FAILED = 1
+"""It was done, and the answer is no."""
+CANNOT = 2
+"""It cannot be done, or cannot be told."""
+TIMEOUT = 3
+"""`wait` only: the time that it was given is over."""
+INTERNAL = 70
+"""A fault of this program (EX_SOFTWARE of sysexits.h)."""
 USAGE = 78
 """A configuration that cannot be used (EX_CONFIG of sysexits.h): systemd does not start the daemon again for it."""
-CANNOT = 2
+INTERRUPTED = 130
 
 
 class CommandError(Exception):

@@ -12,9 +12,10 @@ from watchdog.systemd.errors import (
     RefusedError,
     SystemdError,
 )
-from watchdog.systemd.state import UnitState, updated
+from watchdog.systemd.state import INFINITY_USEC, UnitState, parse, updated
 
 __all__ = [
+    "INFINITY_USEC",
     "RESYNC",
     "AccessDeniedError",
     "Bus",
@@ -28,6 +29,7 @@ __all__ = [
     "Subscription",
     "SystemdError",
     "UnitState",
+    "parse",
     "running",
     "updated",
 ]

@@ -122,8 +122,16 @@ class Bus:
         Raises:
             SystemdError: it could not be read.
         """
+        return state.parse(await self.properties(path))
+
+    async def properties(self, path: str) -> dict[str, Any]:
+        """All properties of the unit at `path` under systemd's own names (org.freedesktop.systemd1(5)).
+
+        Raises:
+            SystemdError: they could not be read.
+        """
         reply = await self._connection.call(SYSTEMD, path, PROPERTIES, "GetAll", "s", "")
-        return state.parse(reply[0] if reply and isinstance(reply[0], dict) else {})
+        return reply[0] if reply and isinstance(reply[0], dict) else {}
 
     async def list_units(self, units: list[str]) -> list[UnitSummary]:
         """LoadState and ActiveState of several units in one call.

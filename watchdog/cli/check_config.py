@@ -1,0 +1,139 @@
+"""`check-config`: all faults of a configuration at once, and what it names that is not there."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from watchdog.cli import screen
+from watchdog.cli.exits import OK, USAGE
+from watchdog.cli.options import DEFAULT_CONFIG, command, json_option
+
+if TYPE_CHECKING:
+    from watchdog import config
+
+BUS_LIMIT_S = 2.0
+
+
+def add(commands: Any) -> None:
+    """Add the subcommand."""
+    p = command(
+        commands,
+        "check-config",
+        "all faults of a configuration at once",
+        "Check a configuration file: every fault with its key, its value, what is wrong and what mends it. Then look for what it "
+        "names: files that cannot be read from here, units that systemd does not know. These are warnings: the daemon may see "
+        "more than you, or less.\n\n"
+        "Exit status: 0 it can be used, 78 it cannot.",
+        "sglang-watchdog check-config ./sglang-watchdog.toml && systemctl reload sglang-watchdog",
+    )
+    p.add_argument("file", nargs="?", metavar="FILE", help=f"the configuration file (default: --config, or {DEFAULT_CONFIG})")
+    p.add_argument("--config", metavar="FILE", default=DEFAULT_CONFIG, help=argparse.SUPPRESS)
+    json_option(p)
+    p.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print faults and warnings."""
+    from watchdog import config  # noqa: PLC0415  # loaded for this command only
+
+    path = args.file or args.config
+    faults: list[config.Fault] = []
+    warnings: list[config.Fault] = []
+    try:
+        whole = config.load(Path(path))
+    except config.ConfigError as e:
+        faults = e.faults
+    except ValueError as e:  # a path with a zero byte in it
+        faults = [config.Fault("", "", f"cannot be read ({e})", "name another file")]
+    else:
+        warnings = [*missing_files(whole), *unknown_units(whole)]
+    if args.json:
+        screen.print_json({"file": path, "usable": not faults, "faults": _plain(faults), "warnings": _plain(warnings)})
+    else:
+        _print(path, faults, warnings)
+    return USAGE if faults else OK
+
+
+def _plain(faults: "list[config.Fault]") -> list[dict[str, str]]:
+    return [{"key": f.key, "value": f.value, "problem": f.problem, "cure": f.cure} for f in faults]
+
+
+def _print(path: str, faults: "list[config.Fault]", warnings: "list[config.Fault]") -> None:
+    on = screen.colours()
+    for kind, word, found in (("bad", "fault", faults), ("odd", "warning", warnings)):
+        for each in found:
+            print(f"{screen.paint(word, kind, on)}: {screen.plain(str(each))}")
+    if faults:
+        count = f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'}"
+        print(f"{screen.plain(path)} cannot be used: {count}")
+    else:
+        more = f", with {len(warnings)} {'warning' if len(warnings) == 1 else 'warnings'}" if warnings else ""
+        print(f"{screen.plain(path)} can be used{more}")
+
+
+def missing_files(whole: "config.Config") -> "list[config.Fault]":
+    """Files that the configuration names and that cannot be used from here."""
+    from watchdog import config  # noqa: PLC0415
+    from watchdog.observe.access import AccessError, read_key, tls  # noqa: PLC0415
+
+    found = []
+    for server in whole.servers:
+        where = f"servers[{server.name}]"
+        if server.api_key_file and ("/" in server.api_key_file or os.environ.get("CREDENTIALS_DIRECTORY")):
+            try:
+                read_key(server.api_key_file)
+            except AccessError as e:
+                found.append(config.Fault(f"{where}.api_key_file", "", *_problem_and_cure(str(e))))
+        try:
+            tls(server)
+        except AccessError as e:
+            found.append(config.Fault(f"{where}.ca_file", server.ca_file, *_problem_and_cure(str(e))))
+    for key in ("webhook_headers_file", "alertmanager_headers_file", "apprise_urls_file", "ca_file"):
+        name = getattr(whole.alert, key)
+        if "/" in name and not os.access(name, os.R_OK):
+            found.append(
+                config.Fault(f"alert.{key}", name, "cannot be read from here", "make it readable for the watchdog's user")
+            )
+    return found
+
+
+def _problem_and_cure(said: str) -> tuple[str, str]:
+    problem, _, cure = said.partition("; ")
+    return problem, cure or "see docs/configuration.md"
+
+
+def unknown_units(whole: "config.Config") -> "list[config.Fault]":
+    """Units that systemd does not know, or that have another journal namespace; nothing where systemd cannot be asked."""
+    import asyncio  # noqa: PLC0415
+
+    return asyncio.run(_unknown_units(whole))
+
+
+async def _unknown_units(whole: "config.Config") -> "list[config.Fault]":
+    from watchdog import config  # noqa: PLC0415
+    from watchdog.systemd import Bus, SystemdError, running  # noqa: PLC0415
+
+    found = []
+    async with running(Bus(call_limit_s=BUS_LIMIT_S)) as bus:
+        if not await bus.until_connected(BUS_LIMIT_S):
+            return []
+        for server in whole.servers:
+            where = f"servers[{server.name}]"
+            try:
+                raw = await bus.properties(await bus.load(server.unit))
+            except SystemdError:
+                continue
+            if raw.get("LoadState") == "not-found":
+                cure = "check its spelling, or install the unit and run systemctl daemon-reload"
+                found.append(config.Fault(f"{where}.unit", server.unit, "systemd knows no such unit", cure))
+                continue
+            names = raw.get("Id")
+            if isinstance(names, str) and names != server.unit:
+                found.append(config.Fault(f"{where}.unit", server.unit, f"is an alias of {names}", f'write unit = "{names}"'))
+            namespace = raw.get("LogNamespace")
+            if isinstance(namespace, str) and namespace != server.journal_namespace:
+                problem = f"the unit's LogNamespace= is {namespace!r}" if namespace else "the unit has no LogNamespace="
+                cure = f'write journal_namespace = "{namespace}"'
+                found.append(config.Fault(f"{where}.journal_namespace", f'"{server.journal_namespace}"', problem, cure))
+    return found

@@ -1,0 +1,204 @@
+"""`wait`: blocks until a server is verified, with a bar of its phases."""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from watchdog.asking import ControlError, RefusedError, ask
+from watchdog.cli import screen
+from watchdog.cli.exits import FAILED, OK, TIMEOUT, CommandError
+from watchdog.cli.link import runtime_dir
+from watchdog.cli.options import chosen, command, config_option, loaded, server_option
+from watchdog.cli.panel import bar, progress
+from watchdog.cli.words import limit
+
+TURN_S = 0.5
+DOWN_S = 5.0
+"""A unit that systemd starts anew is "failed" or "inactive" for a moment; so long it must last to be believed."""
+
+Views = Generator[list[dict[str, Any]], None, None]
+
+
+def add(commands: Any) -> None:
+    """Add the subcommand."""
+    p = command(
+        commands,
+        "wait",
+        "block until a server is verified",
+        "Block until a server is verified: ready, answered, memory as expected, nothing against it. Asks the daemon; where "
+        "none runs, looks by itself (/health, a canary, the journal). On a terminal with a progress bar of the start's phases, "
+        "elsewhere one line for each phase. Without --server it waits for all configured servers.\n\n"
+        "Exit status: 0 verified, 1 the unit has failed (or is unknown to systemd) and nothing will start it, 2 it cannot be "
+        "told, 3 the time is over.",
+        "systemctl start sglang-kimi && sglang-watchdog wait --server kimi --timeout 30m",
+    )
+    config_option(p)
+    server_option(p)
+    p.add_argument("--timeout", type=limit, metavar="TIME", help="give up after so long, in seconds or as 30m (default: never)")
+    p.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Wait."""
+    until = None if args.timeout is None else time.monotonic() + args.timeout
+    whole = loaded(args.config)
+    names = [s.name for s in chosen(whole, args.server)]
+    shown = Shown(sys.stdout.isatty())
+    down_since: dict[str, float] = {}
+    with contextlib.closing(_views(args, whole, names)) as views:
+        for servers in views:
+            now = time.monotonic()
+            shown.tell(servers)
+            if len(servers) == len(names) and all(s["verified"] for s in servers):
+                return shown.end(OK, f"{', '.join(names)}: verified")
+            for s in servers:
+                why = given_up(s)
+                if why is None:
+                    down_since.pop(s["name"], None)
+                elif now - down_since.setdefault(s["name"], now) >= DOWN_S:
+                    return shown.end(FAILED, f"{s['name']}: {why}")
+            if until is not None and now >= until:
+                waiting = [s["name"] for s in servers if not s["verified"]] or names
+                return shown.end(TIMEOUT, f"{', '.join(waiting)}: not verified within {screen.span(args.timeout)}")
+    raise CommandError("the server could not be watched")
+
+
+def given_up(view: dict[str, Any]) -> str | None:
+    """Why nothing will start the unit any more; None while there is hope."""
+    state = view["unit_state"] or {}
+    unit = view["unit"]
+    if state.get("load_state") == "not-found":
+        return f"systemd knows no {unit}"
+    if state.get("active_state") != "failed":
+        return None
+    why = f"{unit} has failed ({state.get('result')})"
+    if view["mode"] != "act":
+        return why
+    if view["stand_down"]:
+        return f"{why}, and the watchdog stands down: {view['stand_down']}"
+    if view["withheld"] or view["budget"]["forbidden"]:
+        said = view["budget"]["forbidden"] or ", ".join(view["withheld"])
+        return f"{why}, and a restart was withheld: {said}"
+    return None
+
+
+def _views(args: argparse.Namespace, whole: Any, names: list[str]) -> Views:
+    """What is known of the servers, every half second: from the daemon, or from our own look where none runs."""
+    folder = runtime_dir(args.config)
+    alone: Alone | None = None
+    try:
+        while True:
+            try:
+                answer = ask(folder, {"command": "status"})
+                found = {s["name"]: s for s in answer["servers"]}
+                missing = [name for name in names if name not in found]
+                if missing:
+                    raise CommandError(f"the daemon does not watch {', '.join(missing)}: reload it, or start it anew")
+                views = [found[name] for name in names]
+            except RefusedError as e:
+                raise CommandError(str(e)) from e
+            except ControlError:
+                alone = alone or Alone(whole, names)
+                views = alone.views()
+            yield views
+            time.sleep(TURN_S)
+    finally:
+        if alone is not None:
+            alone.close()
+
+
+class Alone:
+    """Our own look at the servers, in a thread with an event loop."""
+
+    def __init__(self, whole: Any, names: list[str]) -> None:
+        import asyncio  # noqa: PLC0415  # loaded only where no daemon runs
+        import threading  # noqa: PLC0415
+
+        self._seen: list[dict[str, Any]] = []
+        self._error: Exception | None = None
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, args=(whole, names), daemon=True)
+        self._thread.start()
+
+    def views(self) -> list[dict[str, Any]]:
+        """What is known by now; empty at first. What ended the look is raised here."""
+        if self._error is not None:
+            raise self._error
+        return self._seen
+
+    def close(self) -> None:
+        """Stop looking."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(5.0)
+
+    def _run(self, whole: Any, names: list[str]) -> None:
+        try:
+            self._loop.run_until_complete(self._look(whole, names))
+        except Exception as e:  # noqa: BLE001  # told by whoever asks next
+            self._error = e
+        finally:
+            self._loop.close()
+
+    async def _look(self, whole: Any, names: list[str]) -> None:
+        from watchdog.verify.onlooker import Onlooker  # noqa: PLC0415
+
+        async with contextlib.AsyncExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sglang-watchdog-")))
+            lookers = [Onlooker(s, whole, folder / s.name) for s in whole.servers if s.name in names]
+            for looker in lookers:
+                await stack.enter_async_context(looker.watching())
+            import asyncio  # noqa: PLC0415
+
+            while not self._stop.is_set():
+                self._seen = [looker.view() for looker in lookers]
+                await asyncio.sleep(TURN_S / 2)
+
+
+class Shown:
+    """What is on the terminal: one line that changes, or one line for each phase."""
+
+    def __init__(self, live: bool) -> None:
+        self._live = live
+        self._said: dict[str, str] = {}
+
+    def tell(self, servers: list[dict[str, Any]]) -> None:
+        """Show where they are."""
+        if self._live:
+            text = " | ".join(_state(s, with_bar=True) for s in servers)[: screen.width() - 1]
+            sys.stdout.write(f"\r\x1b[K{screen.plain(text)}")
+            sys.stdout.flush()
+            return
+        for s in servers:
+            start = s["starting"]
+            word = (
+                f"{s['phase']} {start['step'] or ''}"
+                if start is not None
+                else f"{s['phase']}{'' if not s['verified'] else ' verified'}"
+            )
+            if self._said.get(s["name"]) != word:
+                self._said[s["name"]] = word
+                print(screen.plain(_state(s, with_bar=False)), flush=True)
+
+    def end(self, status: int, text: str) -> int:
+        """Say the end, and clear the line that changed."""
+        if self._live:
+            sys.stdout.write("\r\x1b[K")
+        kind = "ok" if status == OK else "bad"
+        print(
+            screen.paint(screen.plain(text), kind, screen.colours()), file=sys.stdout if status == OK else sys.stderr, flush=True
+        )
+        return status
+
+
+def _state(view: dict[str, Any], *, with_bar: bool) -> str:
+    start = view["starting"]
+    if start is None:
+        return f"{view['name']}: {view['sentence']}"
+    return f"{view['name']}: {bar(start['done']) + ' ' if with_bar else ''}{progress(start)}"

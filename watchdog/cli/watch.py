@@ -1,0 +1,78 @@
+"""`watch`: how the servers are, live."""
+
+import argparse
+import sys
+import time
+from typing import Any
+
+from watchdog.cli import screen
+from watchdog.cli.exits import OK, CommandError
+from watchdog.cli.link import asked
+from watchdog.cli.options import command, config_option, server_option
+from watchdog.cli.panel import panel
+from watchdog.cli.words import limit
+
+HOME_AND_CLEAR = "\x1b[H\x1b[J"
+OTHER_SCREEN, OWN_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+"""The terminal's second screen without a cursor, and back: what was there before is there afterwards."""
+
+
+def add(commands: Any) -> None:
+    """Add the subcommand."""
+    p = command(
+        commands,
+        "watch",
+        "how the servers are, live",
+        "Show what `status` shows, anew each second, until Ctrl-C. Where the output is no terminal, one line is printed for each "
+        "change of a server's sentence. A daemon that does not answer is waited for.\n\n"
+        "Exit status: 0 after Ctrl-C.",
+        "sglang-watchdog watch\nsglang-watchdog watch --interval 5 | tee watch.log",
+    )
+    config_option(p)
+    server_option(p)
+    p.add_argument("--interval", type=limit, default=1.0, metavar="TIME", help="between two looks, in seconds (default: 1)")
+    p.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show it until interrupted."""
+    live = sys.stdout.isatty()
+    if live:
+        sys.stdout.write(OTHER_SCREEN)
+    try:
+        return _live(args) if live else _lines(args)
+    except KeyboardInterrupt:
+        return OK
+    finally:
+        if live:
+            sys.stdout.write(OWN_SCREEN)
+            sys.stdout.flush()
+
+
+def _live(args: argparse.Namespace) -> int:
+    while True:
+        columns, on = screen.width(), screen.colours()
+        try:
+            answer = asked(args.config, {"command": "status", "server": args.server})
+            text = "\n\n".join(panel(s, answer["daemon"], columns, on) for s in answer["servers"])
+        except CommandError as e:
+            text = screen.paint(screen.plain(str(e)), "bad", on)
+        clock = time.strftime("%H:%M:%S")
+        sys.stdout.write(f"{HOME_AND_CLEAR}{text}\n\n{screen.paint(f'{clock}, Ctrl-C ends this', 'dim', on)}\n")
+        sys.stdout.flush()
+        time.sleep(args.interval)
+
+
+def _lines(args: argparse.Namespace) -> int:
+    said: dict[str, str] = {}
+    while True:
+        try:
+            answer = asked(args.config, {"command": "status", "server": args.server})
+            now = {s["name"]: str(s["sentence"]) for s in answer["servers"]}
+        except CommandError as e:
+            now = {"sglang-watchdog": str(e)}
+        for name, sentence in now.items():
+            if said.get(name) != sentence:
+                print(f"{time.strftime('%H:%M:%S')} {screen.plain(name)}: {screen.plain(sentence)}", flush=True)
+        said = now
+        time.sleep(args.interval)
