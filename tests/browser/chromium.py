@@ -50,7 +50,11 @@ class Chromium:
         redirect = f'exec 3<&{theirs_in} 4>&{theirs_out}; exec "$@"'
         command = ["bash", "-c", redirect, "bash", *before, chromium() or "chromium", *FLAGS, f"--user-data-dir={self._profile}"]
         self._process = subprocess.Popen(
-            command, pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            pass_fds=(theirs_in, theirs_out),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(theirs_in)
         os.close(theirs_out)

@@ -3,6 +3,7 @@
 import contextlib
 import re
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -18,6 +19,9 @@ LIST_S = 10.0
 DISK_LIMIT_S = 2.0
 ILL = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "Started")
 """Conditions without which users are not served; WORST has the others too."""
+DOUBTS = ("Silent", "ProbeFailed")
+RESTART_S = 600.0
+"""A life that began within so many seconds of our order is the one that we ordered."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,17 +64,21 @@ class Page:
         """Everything at this moment; `at` is the wall clock of this machine, against which a reader reckons ages."""
         self.look()
         answer = await self.source.status()
+        now_at = self._now_at()
         watches = {w.server.name: w for w in self.source.watches()}
         for server in answer.get("servers", []):
             watch = watches.get(server["name"])
-            server["health"] = health(server)
+            server["health"] = health(server, now_at)
             if watch is not None:
                 server["timeline"] = self._timelines[watch.server.name].view(watch)
                 server["incidents"] = await self._incidents(watch)
-        some = next(iter(watches.values()), None)
-        if some is not None:
-            answer["at"] = some.clock.wall(some.clock.now()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if now_at is not None:
+            answer["at"] = now_at
         return answer
+
+    def _now_at(self) -> str | None:
+        clocks = [w.clock for w in self.source.watches()]
+        return clocks[0].wall(clocks[0].now()).isoformat(timespec="milliseconds").replace("+00:00", "Z") if clocks else None
 
     async def _incidents(self, watch: Watch) -> list[dict[str, Any]]:
         name, now = watch.server.name, watch.clock.now()
@@ -82,42 +90,56 @@ class Page:
         return self._bundles.get(name, [])
 
 
-def health(server: dict[str, Any]) -> dict[str, str]:
+def health(server: dict[str, Any], now_at: str | None) -> dict[str, str | None]:
     """How a server is, for a glance.
 
     Returns:
         level: "well", "trouble" (served, but something is wrong), "ill" (users are not served), "busy" (on its way up or down),
         "paused", or "unknown" (also: off because somebody wanted it so).
         title: the same in a few words.
+        since_at: since when.
     """
-    level, title = _health(server)
-    return {"level": level, "title": title}
-
-
-def _health(server: dict[str, Any]) -> tuple[str, str]:
     phase = server["phase"]
+    begun = (server["ready_at"] if phase == "serving" else None) or server["since_at"]
     false = {c["type"]: c for c in server["conditions"] if c["status"] == "False"}
-    worst = next((false[kind] for kind in WORST if kind in false), None)
+    worst = next((false[kind] for kind in WORST if kind in false), None) or next(iter(false.values()), None)
+    doubt = next((c for c in server["conditions"] if c["type"] == "SchedulerProgressing" and c["reason"] in DOUBTS), None)
+
+    def is_so(level: str, title: str, since_at: str | None = begun) -> dict[str, str | None]:
+        return {"level": level, "title": title, "since_at": since_at}
+
     if server["paused"]:
-        return "paused", "Watching is paused"
-    restarting = any(not r["dry"] and not r["proven"] for r in server["restarts"][-1:])
-    if restarting and phase in ("stopping", "draining", "off", "starting"):
-        return "busy", "Restarting"
+        return is_so("paused", "Watching is paused", None)
+    ordered = _restart_under_way(server, now_at)
+    if ordered is not None:
+        return is_so("busy", "Restarting", ordered)
     if worst is not None and worst["type"] in ILL:
-        return "ill", in_words(worst["reason"])
-    if phase == "starting":
-        return "busy", "Starting"
-    if phase in ("draining", "stopping"):
-        return "busy", phase.capitalize()
+        return is_so("ill", in_words(worst["reason"]), worst["since_at"])
+    if phase in ("starting", "draining", "stopping"):
+        return is_so("busy", phase.capitalize())
     if phase != "serving":
-        return "unknown", "Off" if phase == "off" else "Not known yet"
-    if false:
-        shown = worst or next(iter(false.values()))
-        return "trouble", in_words(shown["reason"])
-    doubt = next((c for c in server["conditions"] if c["type"] == "SchedulerProgressing" and c["status"] == "Unknown"), None)
-    if doubt is not None and doubt["reason"] in ("Silent", "ProbeFailed"):
-        return "trouble", "Suspicious"
-    return ("well", "Well") if server["verified"] else ("busy", "Serving, not proven yet")
+        return is_so("unknown", "Off" if phase == "off" else "Not known yet", None)
+    if worst is not None:
+        return is_so("trouble", in_words(worst["reason"]), worst["since_at"])
+    if doubt is not None:
+        return is_so("trouble", "Suspicious", doubt["since_at"])
+    return is_so("well", "Well") if server["verified"] else is_so("busy", "Serving, not proven yet")
+
+
+def _restart_under_way(server: dict[str, Any], now_at: str | None) -> str | None:
+    """When the restart was ordered that has not led to a ready server yet; None if there is none."""
+    ordered = [r["at"] for r in server["restarts"] if not r["dry"]]
+    if not ordered or server["phase"] not in ("stopping", "draining", "off", "starting"):
+        return None
+    if server["phase"] == "starting":
+        begun = server["since_at"]
+        gap = _seconds(begun) - _seconds(ordered[-1]) if begun is not None else None
+        return ordered[-1] if gap is not None and -5.0 < gap < RESTART_S else None
+    return ordered[-1] if now_at is not None and _seconds(now_at) - _seconds(ordered[-1]) < RESTART_S else None
+
+
+def _seconds(at: str) -> float:
+    return datetime.fromisoformat(at).timestamp()
 
 
 def in_words(reason: str) -> str:

@@ -11,7 +11,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from watchdog import config
 from watchdog.log import get
 from watchdog.web import archive
 from watchdog.web.guard import dress, guard
+from watchdog.web.metrics import CONTENT_TYPE
 from watchdog.web.page import Page, Source
 from watchdog.web.stream import Stream
 from watchdog.worker import BusyError, Worker
@@ -34,19 +35,17 @@ STOP_LIMIT_S = 1.0
 LOOPBACK = ("127.", "::1", "localhost")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-Metrics = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 class Web:
     """One for the daemon."""
 
-    def __init__(self, settings: config.Web, source: Source, metrics: Metrics | None = None) -> None:
+    def __init__(self, settings: config.Web, source: Source, metrics: Callable[[], bytes] | None = None) -> None:
         """Prepare, without opening the port.
 
         Args:
             settings: the section [web].
             source: what is to be shown.
-            metrics: answers GET /metrics; None: 404.
+            metrics: renders what GET /metrics answers (Prometheus' text format); None: 404.
         """
         self.settings = settings
         self.page = Page(source)
@@ -125,7 +124,7 @@ class Web:
         app.router.add_get("/incidents/{server}/{name}/summary.md", self._summary)
         app.router.add_get("/healthz", self._health)
         if self._metrics is not None:
-            app.router.add_get("/metrics", self._metrics)
+            app.router.add_get("/metrics", self._exposition)
         return app
 
     # ---- answers
@@ -144,6 +143,10 @@ class Web:
         well = self._source.alive()
         text = "ok\n" if well else "a part of the watchdog gives no sign of life; see /api/status\n"
         return web.Response(status=200 if well else 503, text=text)
+
+    async def _exposition(self, _request: web.Request) -> web.Response:
+        assert self._metrics is not None
+        return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE})
 
     def _home(self, request: web.Request) -> tuple[Path, str]:
         watch = self.page.watch(request.match_info["server"])

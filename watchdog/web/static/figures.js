@@ -100,7 +100,7 @@ function gpu(g) {
     g.retired_pending ? "memory pages wait to be retired: reset needed" : "",
     g.nvlinks_down ? `${g.nvlinks_down} NVLinks down` : "",
   ].filter(Boolean);
-  const memoryText = typeof g.mem_used === "number" ? `${gib(g.mem_used)}${g.mem_total ? ` of ${gib(g.mem_total)}` : ""}` : "not known";
+  const memoryText = typeof g.mem_used === "number" ? `${(g.mem_used / 2 ** 30).toFixed(1)}${g.mem_total ? ` of ${(g.mem_total / 2 ** 30).toFixed(1)}` : ""} GiB` : "not known";
   return el(
     "li",
     { class: warnings.length ? "gpu warned" : "gpu" },

@@ -15,7 +15,7 @@ export function age(at) {
 
 export function hero(body, server) {
   const { health, starting } = server;
-  const since = stateSince(server);
+  const since = health.since_at;
   body.className = "body " + health.level;
   body.replaceChildren(
     el("div", { class: "hero-sign" }, glyph(health.level, 72)),
@@ -34,15 +34,6 @@ export function hero(body, server) {
 
 function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-// Since when the headline holds: the condition that is behind it, or else the life of the server.
-function stateSince(server) {
-  if (server.health.level === "ill" || server.health.level === "trouble") {
-    const bad = server.conditions.filter((c) => c.status === "False").map((c) => c.since_at);
-    if (bad.length) return bad.sort()[0];
-  }
-  return server.phase === "serving" ? (server.ready_at ?? server.since_at) : server.since_at;
 }
 
 function progress(starting) {

@@ -6,7 +6,6 @@ import { clock, duration, size, spaced } from "./words.js";
 
 const LEVELS = { True: "well", False: "ill", Unknown: "unknown" };
 const HOLDS = { True: "holds", False: "does not hold", Unknown: "not known" };
-const RANK = { False: 0, Unknown: 1, True: 2 };
 
 function list(body, items, key, make, empty) {
   let holder = body.querySelector(":scope > ul");
@@ -19,13 +18,13 @@ function list(body, items, key, make, empty) {
 }
 
 export function conditions(body, server) {
-  const sorted = [...server.conditions].sort((a, b) => RANK[a.status] - RANK[b.status]);
-  const good = sorted.filter((c) => c.status === "True");
-  const rest = sorted.filter((c) => c.status !== "True");
+  const sorted = server.conditions;
+  const of = (status) => sorted.filter((c) => c.status === status);
   if (!body.firstChild) {
-    body.append(el("div", { class: "part" }), el("details", { class: "part" }, el("summary"), el("div")));
+    const folded = () => el("details", {}, el("summary"), el("div"));
+    body.append(el("div"), folded(), folded());
   }
-  const [now, holding] = body.children;
+  const [broken, ...others] = body.children;
   const make = (c) =>
     el(
       "li",
@@ -38,10 +37,12 @@ export function conditions(body, server) {
         el("p", { class: "message" }, c.message),
       ),
     );
-  list(now, rest, (c) => JSON.stringify(c), make, good.length ? "None is broken or unknown." : "Nothing has been judged yet.");
-  const names = good.length === 1 ? "1 condition holds" : `${good.length} conditions hold`;
-  setText(holding.querySelector("summary"), names);
-  list(holding.lastElementChild, good, (c) => JSON.stringify(c), make, "");
+  list(broken, of("False"), (c) => JSON.stringify(c), make, sorted.length ? "Nothing is wrong." : "Nothing has been judged yet.");
+  for (const [i, [status, words]] of [["Unknown", "not known"], ["True", "hold"]].entries()) {
+    setText(others[i].querySelector("summary"), `${of(status).length} ${words}`);
+    others[i].hidden = of(status).length === 0;
+    list(others[i].lastElementChild, of(status), (c) => JSON.stringify(c), make, "");
+  }
 }
 
 export function failedProbes(body, server) {

@@ -23,6 +23,9 @@ const SECTIONS = [
   ["diary", "Diary of decisions", diary, ["diary"]],
 ];
 
+// These two stand in one column beside the conditions.
+const BESIDE = ["incidents", "probes"];
+
 const at = (id) => document.getElementById(id);
 let status = null;
 let shown = null;
@@ -47,7 +50,10 @@ function build(server) {
     if (!title) return el("section", { id, class: "hero", "aria-label": `State of ${server.name}` }, body);
     return el("section", { id, class: "panel", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), body);
   });
-  at("server").replaceChildren(...sections);
+  const beside = sections.filter((section) => BESIDE.includes(section.id));
+  const others = sections.filter((section) => !BESIDE.includes(section.id));
+  others.splice(others.findIndex((section) => section.id === "conditions") + 1, 0, el("div", { class: "side" }, beside));
+  at("server").replaceChildren(...others);
   shown = { name: server.name, bodies };
 }
 
