@@ -63,7 +63,8 @@ def server_view(watch: Watch) -> dict[str, Any]:
             "accept_length": f.accepted.latest(now),
         },
         "memory": {
-            "announced": sum(f.memory.announced.values()) or None,
+            "announced": announced.total if (announced := f.memory.pool.announced(f.life.server)) is not None else None,
+            "expected": f.memory.pool.expected(f.life.server).unit,
             "seen": seen[0] if (seen := f.memory.seen()) is not None else None,
             "seen_as": seen[1] if seen is not None else None,
             "room": f.memory.room(),
@@ -102,6 +103,34 @@ def verified(watch: Watch) -> bool:
 
 def _at(watch: Watch, t: float | None) -> str | None:
     return None if t is None else watch.clock.wall(t).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _unit(watch: Watch) -> dict[str, Any] | None:
+    u = watch.latest.get(Unit)
+    names = ("load_state", "active_state", "sub_state", "result", "n_restarts", "main_pid")
+    return {name: getattr(u, name) for name in names} if u is not None else None
+
+
+def _starting(f: Facts, now: float) -> dict[str, Any]:
+    """How far a start is. Draft and target model count as one phase here: the log of a start does not always tell them apart."""
+    start, learned = f.start, f.learned.phases
+    version = f.life.server.version if f.life.server is not None else None
+    plan = startup.steps(version, draft=False, host_pool=f.life.arg("enable_hierarchical_cache") is True)
+    phases = [step.phase for step in plan]
+    current = phases.index(start.step) if start.step in phases else 0
+    in_step = now - start.step_since if start.step_since is not None else 0.0
+    eta = start.eta_s if start.bar is not None else None
+    remaining = startup.remaining_s(plan, current, in_step, eta_s=eta, learned=learned)
+    return {
+        "step": start.step.value if start.step is not None else None,
+        "ratio": start.bar,
+        "steps": [step.name for step in plan],
+        "at": current,
+        "done": round(startup.done_ratio(plan, current, remaining, learned=learned), 3),
+        "eta_s": f.eta_s(now),
+        "progress_age_s": _age(now, start.progress_at),
+        "progress_by": redact.line(start.progress_by),
+    }
 
 
 def _age(now: float, t: float | None) -> float | None:

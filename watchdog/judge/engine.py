@@ -9,16 +9,20 @@ from watchdog import observation as o
 from watchdog.config import Judging, Restarting
 from watchdog.judge import (
     answers,
+    cache_use,
     deeds,
+    deployment,
     devices,
     memory,
     outage,
+    pool,
     progress,
     ranks,
     requests,
     saturation,
     senses,
     speculation,
+    speed,
     startup,
     trouble,
     vetoes,
@@ -79,6 +83,7 @@ class Engine:
     def judge(self, now: float) -> list[Verdict]:
         """What each judge says at `now`. Changes nothing."""
         f, policy = self.facts, self.settings.judge
+        held = pool.account(f)
         return [
             senses.judge(f.senses, now),
             outage.judge(f, now),
@@ -87,9 +92,12 @@ class Engine:
             *progress.judge(f, policy, now),
             answers.judge(f, policy, now),
             saturation.judge(f, now),
-            *memory.judge(f, policy, now),
+            *memory.judge(f, held, policy),
             devices.judge(f, now),
             speculation.judge(f, now),
+            *speed.judge(f, now),
+            cache_use.judge(f),
+            deployment.judge(f, held),
             requests.judge(f, now),
             trouble.judge(f, now),
             vetoes.judge(f, now),

@@ -3,6 +3,8 @@
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.memory import MIB
+from watchdog.judge.pool import Account, Finding, both
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import format_gb as gb
 from watchdog.units import format_gib as gib
@@ -10,95 +12,119 @@ from watchdog.units import format_gib as gib
 GIB = 1024**3
 LEAK_SPAN_S = 900.0
 LEAK_LEAST = 1.5 * GIB
+"""Growth below this is never called a leak, however small the server (the floor of an otherwise scale-free judgement)."""
 PLAN_S = 12 * 3600.0
 """A forecast nearer than this asks for a planned restart in a quiet window."""
-SEEN_LEAST = 0.85
-"""The pool counts as seen if so much of what was announced shows somewhere."""
+STILL_LEAST = 64 * MIB
+"""Less than this still to be pinned is not worth an alarm."""
+PRESSED = 20.0
+"""Percent of time in which all tasks stalled for memory (PSI full) that mean: it hurts."""
+
+PIN_ADVICE = (
+    "Pinning may have failed silently: look for cudaHostRegister in the unit's log, NVRM in the kernel log, and at the unit's "
+    "LimitMEMLOCK=. A restart makes a new attempt; the same arguments may fail the same way."
+)
 
 
-def judge(f: Facts, policy: Judging, now: float) -> list[Verdict]:
+def judge(f: Facts, a: Account, policy: Judging) -> list[Verdict]:
     """The conditions FootprintAsAnnounced and MemoryHolds."""
-    return [footprint(f), leak(f, policy, now)]
+    return [footprint(f, a), holds(f, a, policy)]
 
 
-def footprint(f: Facts) -> Verdict:
-    """FootprintAsAnnounced: does the memory show what SGLang said that it allocates?"""
+def footprint(f: Facts, a: Account) -> Verdict:
+    """FootprintAsAnnounced: does the memory show what SGLang said that it allocates, and what it should have said?"""
     kind = "FootprintAsAnnounced"
-    m = f.memory
-    if f.life.phase() is not Phase.SERVING:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
-    announced = sum(m.announced.values())
-    if announced <= 0:
-        said = (
-            "no host pool was announced in this life"
-            if f.life.arg("enable_hierarchical_cache") is not True
-            else "its announcement was not seen"
-        )
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotAnnounced", message=f"Nothing to compare: {said}.")
-    seen = m.seen()
-    if seen is None:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRead", message="The unit's memory could not be read.")
-    size, place = seen
-    shown = f"{gb(announced)} announced, {gb(size)} seen as {place}"
-    if size >= SEEN_LEAST * announced:
-        return Verdict(type=kind, status=Status.TRUE, reason="AsAnnounced", message=f"Host pool as announced: {shown}.")
-    message = f"The host pool is not where it should be: {shown}."
-    call = Call(
+    phase = f.life.phase()
+    if phase is not Phase.SERVING:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {phase.value}.")
+    if a.finding is Finding.NONE:
+        off = f.life.server is not None and not f.life.arg("enable_hierarchical_cache", False)
+        reason = "NoHostPool" if off else "NotAnnounced"
+        return Verdict(type=kind, status=Status.UNKNOWN, reason=reason, message=f"Nothing to compare: {_lower(a.why or '')}")
+    if a.finding is Finding.UNTOLD:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="CannotTell", message=f"{a.why} {_upper(a.words())}.")
+    if a.finding is Finding.SEEN:
+        calls = (_otherwise(a),) if a.differs is not None else ()
+        reason = "AsExpected" if a.announced is None else "AsAnnounced" if a.differs is None else "NotAsExpected"
+        said = "Host pool: " if a.differs is None else f"{a.differs}; it is there: "
+        return Verdict(type=kind, status=Status.TRUE, reason=reason, message=f"{said}{a.words()}.", calls=calls)
+    reason, message = _finding(f, a)
+    call = Call(want=Want.ALERT, reason=reason, message=message, advice=PIN_ADVICE, evidence=(a.words(),))
+    return Verdict(type=kind, status=Status.FALSE, reason=reason, message=message, calls=(call,))
+
+
+def _finding(f: Facts, a: Account) -> tuple[str, str]:
+    """(reason, message) of a pool that is not where it should be."""
+    place = a.place
+    if a.finding is Finding.SHRUNK and place is not None:
+        message = f"The host pool has shrunk: {place.title} fell by {both(place.lost)} since the server was ready ({a.words()})."
+        swap, before = (f.memory.host.swap_used if f.memory.host is not None else None), f.memory.swap_before
+        if swap is not None and before is not None and swap - before > place.lost / 2:
+            message = f"{message[:-1]}; {gb(swap - before)} more are swapped out, and what is pinned cannot be."
+        return "PoolShrank", message
+    if a.short:
+        ranks = ", ".join(f"{name} holds {gb(size)}" for name, size in a.short[:4])
+        return "FootprintTooSmall", f"Not every rank has its part of the host pool: {ranks} ({a.words()})."
+    return "FootprintTooSmall", f"The host pool is not where it should be: {a.words()}."
+
+
+def _otherwise(a: Account) -> Call:
+    return Call(
         want=Want.ALERT,
-        reason="FootprintTooSmall",
-        message=message,
-        advice="Pinning may have failed silently: look for cudaHostRegister in the kernel log, and at the unit's LimitMEMLOCK=.",
-        evidence=(shown,),
+        reason="PoolNotAsExpected",
+        message=f"{a.differs}.",
+        severity=Severity.INFO,
+        advice="Compare --hicache-ratio, --hicache-size and the KV cache with what was meant.",
+        evidence=(a.words(),),
     )
-    return Verdict(type=kind, status=Status.FALSE, reason="FootprintTooSmall", message=message, calls=(call,))
 
 
-def leak(f: Facts, policy: Judging, now: float) -> Verdict:
+def holds(f: Facts, a: Account, policy: Judging) -> Verdict:
     """MemoryHolds: is there room, now and by forecast?"""
     kind = "MemoryHolds"
     m = f.memory
     if m.host is None and m.cgroup is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRead", message="Memory has not been read yet.")
-    short = _short(f)
-    if short is not None:
-        return short
-    return _fit(f, policy)
+    return _short(f, a) or _leak(f, policy)
 
 
-def _short(f: Facts) -> Verdict | None:
+def _short(f: Facts, a: Account) -> Verdict | None:
+    """Whether there is too little for what is still to come, or too little already."""
     m = f.memory
-    h = m.host
-    if h is None or h.mem_available is None or not h.mem_total:
-        return None
-    still = sum(m.announced.values()) - m.peak_seen if f.life.phase() is Phase.STARTING else 0
     room = m.room()
-    if still > GIB and room is not None and room < still:
-        message = (
-            f"Host memory will not do: {gib(still)} of the announced pool are still to be pinned, {gib(room)} are available."
-        )
-        call = Call(
-            want=Want.ALERT,
-            reason="HostMemoryTooSmall",
-            message=message,
-            severity=Severity.CRITICAL,
-            advice="Lower --hicache-ratio or --hicache-size, or free memory, before the kernel's OOM killer decides.",
-        )
-        return Verdict(type="MemoryHolds", status=Status.FALSE, reason="HostMemoryTooSmall", message=message, calls=(call,))
-    pressed = (h.psi_full_avg10 or 0) > 20.0
-    if h.mem_available < max(0.01 * h.mem_total, 512 * 1024**2) and pressed:
+    if f.life.phase() is Phase.STARTING and a.wanted and room is not None:
+        done = m.grown() if a.announced is not None else 0.0
+        still = a.wanted - done if done is not None else 0.0
+        if still > max(STILL_LEAST, 0.02 * a.wanted) and room < still:
+            message = (
+                f"Host memory will not do: {both(still)} of the host pool's {both(a.wanted)} are still to be pinned, "
+                f"and only {both(room)} are available."
+            )
+            advice = "Lower --hicache-ratio or --hicache-size, or free memory, before the kernel's OOM killer decides."
+            return _bad("HostMemoryTooSmall", message, advice)
+    h, c = m.host, m.cgroup
+    if h is not None and h.mem_available is not None and h.mem_total and _pressed(h.psi_full_avg10):
         message = f"The host is out of memory: {gib(h.mem_available)} available, stalled {h.psi_full_avg10:.0f} % of the time."
-        call = Call(
-            want=Want.ALERT,
-            reason="HostMemoryPressure",
-            message=message,
-            severity=Severity.CRITICAL,
-            advice="Free memory on the host.",
-        )
-        return Verdict(type="MemoryHolds", status=Status.FALSE, reason="HostMemoryPressure", message=message, calls=(call,))
+        if h.mem_available < max(0.01 * h.mem_total, 512 * MIB):
+            return _bad("HostMemoryPressure", message, "Free memory on the host.")
+    if c is not None and c.memory_max and room is not None and _pressed(c.psi_full_avg10):
+        left = f"{gib(room)} of {gib(c.memory_max)} left"
+        message = f"The unit is at its memory limit: {left}, stalled {c.psi_full_avg10:.0f} % of the time."
+        if room < 0.01 * c.memory_max:
+            return _bad("UnitMemoryPressure", message, "Raise MemoryMax= of the unit, or lower --hicache-ratio.")
     return None
 
 
-def _fit(f: Facts, policy: Judging) -> Verdict:
+def _pressed(psi_full: float | None) -> bool:
+    return psi_full is not None and psi_full > PRESSED
+
+
+def _bad(reason: str, message: str, advice: str) -> Verdict:
+    call = Call(want=Want.ALERT, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice)
+    return Verdict(type="MemoryHolds", status=Status.FALSE, reason=reason, message=message, calls=(call,))
+
+
+def _leak(f: Facts, policy: Judging) -> Verdict:
     kind = "MemoryHolds"
     m = f.memory
     room = m.room()
@@ -112,9 +138,9 @@ def _fit(f: Facts, policy: Judging) -> Verdict:
     name, worst = max(climbs, key=lambda c: c[1].per_s)
     total = max(sum(t.per_s for _, t in climbs), whole.per_s if whole else 0.0)
     left = room / total
-    shown = f"{name} grows by {gib(worst.per_s * 3600)} an hour, in a straight line for {worst.span_s / 60:.0f} min"
-    message = f"{shown[:1].upper()}{shown[1:]}; at this pace the {gib(room)} left are used up in {_hours(left)}."
-    if left > policy.leak_horizon_s:
+    shown = f"{name} grows by {gib(worst.per_s * 3600)} an hour, in a straight line for {hours(worst.span_s)}"
+    message = f"{_upper(shown)}; at this pace the {gib(room)} left are used up in {hours(left)}."
+    if left > policy.leak_horizon_s or not worst.reaches(left):
         return Verdict(type=kind, status=Status.TRUE, reason="SlowGrowth", message=message)
     advice = "Restart the server in a quiet hour, drained, before the kernel's OOM killer does it."
     alert = Call(want=Want.ALERT, reason="MemoryLeak", message=message, advice=advice, evidence=(shown,))
@@ -124,5 +150,16 @@ def _fit(f: Facts, policy: Judging) -> Verdict:
     return Verdict(type=kind, status=Status.FALSE, reason="Leak", message=message, calls=calls)
 
 
-def _hours(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+def hours(seconds: float) -> str:
+    """A long time in words: "40 min", "5.2 h", "9 days"."""
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 4 * 86400 else f"{seconds / 86400:.0f} days"
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

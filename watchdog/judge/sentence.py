@@ -21,6 +21,8 @@ WORST = (
     "QueueFlowing",
     "ProbesAccepted",
     "SpeculationEffective",
+    "DecodeSpeed",
+    "FirstTokenSpeed",
     "LogClean",
     "Sighted",
 )
@@ -64,9 +66,9 @@ def _well(engine: Engine, now: float) -> str:
     if canary is not None and canary.probe.total_s is not None:
         parts.append(f"canary {canary.probe.total_s:.2f} s")
     footprint = engine.conditions.get("FootprintAsAnnounced")
-    announced = sum(f.memory.announced.values())
-    if footprint is not None and footprint.status is Status.TRUE and announced:
-        parts.append(f"host pool {format_gb(announced)} as announced")
+    announced = f.memory.pool.announced(f.life.server)
+    if footprint is not None and footprint.status is Status.TRUE and announced is not None:
+        parts.append(f"host pool {format_gb(announced.total)} as announced")
     return ", ".join(parts)
 
 

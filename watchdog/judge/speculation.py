@@ -1,4 +1,4 @@
-"""Is the draft model still believed? A collapse costs speed; exactly nothing, or more than ever, hints at garbage."""
+"""Is the draft model still believed? A collapse costs speed; a rise far above the usual hints at garbage."""
 
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
@@ -6,6 +6,8 @@ from watchdog.judge.verdict import Call, Status, Verdict, Want
 
 WINDOW_S = 600.0
 """What holds for shorter than this is the mix of requests."""
+PLAIN_LEAST = 30
+"""So many decode lines without an accept length, and none with one: nothing is speculated."""
 
 
 def judge(f: Facts, now: float) -> Verdict:
@@ -13,7 +15,11 @@ def judge(f: Facts, now: float) -> Verdict:
     kind = "SpeculationEffective"
     if f.life.phase() is not Phase.SERVING:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
-    usual = f.learned_accept() or f.accepted.baseline()
+    idle = _inactive(f)
+    if idle is not None:
+        return idle
+    known = f.usual()
+    usual = (known.accept_length if known is not None else None) or f.accepted.baseline()
     recent = f.accepted.now(now)
     if usual is None or recent is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NoTraffic", message="Too few decode batches to compare.")
@@ -38,3 +44,19 @@ def judge(f: Facts, now: float) -> Verdict:
         call = Call(want=Want.ALERT, reason="SpeculationTooGood", message=message, advice="Read some answers.", evidence=(shown,))
         return Verdict(type=kind, status=Status.FALSE, reason="SpeculationTooGood", message=message, calls=(call,))
     return Verdict(type=kind, status=Status.TRUE, reason="AsUsual", message=f"{shown[:1].upper()}{shown[1:]}.")
+
+
+def _inactive(f: Facts) -> Verdict | None:
+    """Speculation is in the arguments, and no decode batch tells of it."""
+    algorithm = f.life.arg("speculative_algorithm")
+    if not algorithm or f.accepted.first or f.accepted.plain < PLAIN_LEAST:
+        return None
+    seen = f"no accept length in {f.accepted.plain} decode batches"
+    message = f"Speculation is configured ({str(algorithm)[:40]}) but not active: {seen}."
+    call = Call(
+        want=Want.ALERT,
+        reason="SpeculationInactive",
+        message=message,
+        advice="Read the start's log for why it was turned off: the draft model, or arguments that exclude it.",
+    )
+    return Verdict(type="SpeculationEffective", status=Status.FALSE, reason="SpeculationInactive", message=message, calls=(call,))

@@ -4,6 +4,7 @@ import statistics
 from collections import deque
 
 from watchdog.observation import Metrics
+from watchdog.sglang.loglines import Line
 
 LEARN_COUNT = 30
 WINDOW_S = 600.0
@@ -20,8 +21,18 @@ class Accepted:
         """A new life learns anew."""
         self.first: list[float] = []
         self.recent: deque[tuple[float, float]] = deque()
+        self.plain = 0
+        """Decode lines without an accept length, as long as none had one."""
         self._scraped = -1.0
         self._summary: tuple[float, tuple[float, int, float] | None] = (-1e18, None)
+
+    def see_batch(self, t: float, line: Line) -> None:
+        """Take in a decode line."""
+        accept = line.fields.get("accept_len")
+        if accept is not None:
+            self.see(t, accept, line.fields.get("running", 0.0))
+        elif not self.first:
+            self.plain += 1
 
     def see(self, t: float, accept: float, running: float) -> None:
         """Take in one figure of a decode batch that had `running` requests."""

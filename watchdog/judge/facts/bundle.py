@@ -3,6 +3,8 @@
 from watchdog import observation as o
 from watchdog.judge.facts.accepted import Accepted
 from watchdog.judge.facts.answers import Answers
+from watchdog.judge.facts.baseline import Baseline, identity_of
+from watchdog.judge.facts.cache_use import CacheUse
 from watchdog.judge.facts.devices import Devices
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.facts.life import Life, Phase
@@ -12,6 +14,7 @@ from watchdog.judge.facts.probes import Probes
 from watchdog.judge.facts.ranks import Ranks
 from watchdog.judge.facts.refusals import Refusals
 from watchdog.judge.facts.senses import Senses
+from watchdog.judge.facts.speed import Speed
 from watchdog.judge.facts.start import Start
 from watchdog.judge.facts.work import Work
 from watchdog.sglang import arguments
@@ -27,6 +30,8 @@ class Facts:
 
     def __init__(self, learned: Learned | None = None, *, mid_life: bool = False) -> None:
         self.learned = learned or Learned()
+        self.baseline: Baseline | None = None
+        """What a person or a verified life has set as right for this deployment; None in a replay."""
         self.life = Life(mid_life=mid_life)
         self.start = Start()
         self.work = Work()
@@ -36,6 +41,8 @@ class Facts:
         self.refusals = Refusals()
         self.pause = Pause()
         self.accepted = Accepted()
+        self.speed = Speed()
+        self.cache_use = CacheUse()
         self.memory = Memory()
         self.devices = Devices()
         self.senses = Senses()
@@ -49,6 +56,7 @@ class Facts:
         self.trouble: dict[str, tuple[float, Line]] = {}
         """Lines of this life that tell of trouble without an end: text of the line → (when, line)."""
         self.metrics_failed_at: float | None = None
+        self._usual: tuple[Baseline, o.Server, bool] | None = None
         self._ttft: list[tuple[float, float, float]] = []
 
     def see(self, x: o.Observation) -> bool:
@@ -71,10 +79,10 @@ class Facts:
                 return self._procs(x)
             case o.Cgroup():
                 if self._present(x):
-                    self.memory.see_cgroup(x, settled=self._settled(x.t))
+                    self.memory.see_cgroup(x, settled=self._settled(x.t), ready_at=self.life.ready_at)
                     self.start.see_cgroup(x)
             case o.Host():
-                self.memory.see_host(x)
+                self.memory.see_host(x, ready_at=self.life.ready_at)
             case o.Unit():
                 return self._unit(x)
             case o.Job():
@@ -126,6 +134,8 @@ class Facts:
             self.refusals,
             self.pause,
             self.accepted,
+            self.speed,
+            self.cache_use,
             self.memory,
             self.devices,
         ):
@@ -157,8 +167,9 @@ class Facts:
         mark = line.mark
         if mark in (Mark.PREFILL, Mark.DECODE):
             self.work.see_batch(t, line)
-            if mark is Mark.DECODE and "accept_len" in line.fields:
-                self.accepted.see(t, line.fields["accept_len"], line.fields.get("running", 0.0))
+            self.speed.see_batch(t, line)
+            if mark is Mark.DECODE:
+                self.accepted.see_batch(t, line)
         elif mark is Mark.ACCESS:
             self.refusals.see_access(t, line)
             self.pause.see_access(t, line)
@@ -167,13 +178,20 @@ class Facts:
             if silence is not None and self.life.since is not None and t - silence >= self.life.since:
                 self.work.see_heartbeat(t - silence)
         elif mark is Mark.HOST_POOL:
-            self.memory.announce(line)
+            self.memory.announce(t, line)
+        elif mark is Mark.KV_CACHE:
+            self.memory.pool.see_kv(line)
+        elif mark is Mark.STARTING:
+            self.memory.pool.see_sizing(line)
         elif mark is Mark.ARGS and self.life.server is None:
             args = arguments.parse_server_args_line(x.message)
             if args:
                 self.life.see_server(o.Server(t=x.t, inv=self.life.inv, args=args))
         elif mark in (Mark.HICACHE_TROUBLE, Mark.NAN, Mark.MEMORY_UNBALANCED, Mark.HOST_MEMORY_SHORT):
-            self.trouble.setdefault(line.message[:120], (t, line))
+            if line.text.get("cause") == "pin-budget":
+                self.speed.pin_budget = line.message[:200]
+            else:
+                self.trouble.setdefault(line.message[:120], (t, line))
         self.life.see_line(x, line)
 
     def _probe(self, x: o.Probe) -> bool:
@@ -192,6 +210,7 @@ class Facts:
             self.answers.see(x)
         return x.outcome != "ok" or not was_ready
 
+            self.speed.see_probe(x, alone=self.alone())
     def _metrics(self, x: o.Metrics) -> None:
         if not self._present(x):
             return
@@ -203,6 +222,8 @@ class Facts:
         self.accepted.see_metrics(x, moving=self.work.scrape_moved_at == x.t)
         count, total = x.values.get(f"{FIRST_TOKEN}_count"), x.values.get(f"{FIRST_TOKEN}_sum")
         if count is not None and total is not None:
+        self.speed.see_metrics(x)
+        self.cache_use.see(x)
             self._ttft.append((x.t, count, total))
             while self._ttft and self._ttft[0][0] < x.t - 600.0:
                 self._ttft.pop(0)
@@ -211,7 +232,7 @@ class Facts:
         if not self._present(x) or not self.life.active:
             return False
         self.ranks.see(x)
-        self.memory.see_procs(x, settled=self._settled(x.t))
+        self.memory.see_procs(x, settled=self._settled(x.t), ready_at=self.life.ready_at)
         if self.ranks.compiler_at == x.t:
             self.start.see_compiler(x.t, self.ranks.compiler)
         return bool(self.ranks.missing)
@@ -248,6 +269,12 @@ class Facts:
         return self.metrics_failed_at is not None and now - self.metrics_failed_at < 60.0
 
     def first_token_wait_s(self, now: float) -> float:
+    def alone(self) -> bool:
+        """Whether at most our own request was in the engine when it was last heard of."""
+        running = self.work.figure("num_running_reqs", "running")
+        queue = self.work.figure("num_queue_reqs", "queue")
+        return (running or 0.0) <= 1 and not queue
+
         """The mean time to first token of the requests of the last minutes, in seconds; 0 if none is known."""
         recent = [s for s in self._ttft if s[0] > now - 300.0]
         if len(recent) < 2:
@@ -280,6 +307,12 @@ class Facts:
         """How long this phase took in earlier starts, in seconds; None if unknown."""
         return self.learned.phases.get(title)
 
-    def learned_accept(self) -> float | None:
-        """The accept length that was learned as usual; None if unknown."""
-        return self.learned.accept_length
+    def usual(self) -> Baseline | None:
+        """The baseline, if it was made for this very deployment; None where there is none or the deployment has changed."""
+        known, server = self.baseline, self.life.server
+        if known is None or server is None:
+            return None
+        if self._usual is None or self._usual[0] is not known or self._usual[1] is not server:
+            differs = known.identity.differences(identity_of(server.args, server.version, known.identity.host))
+            self._usual = (known, server, not differs)
+        return known if self._usual[2] else None

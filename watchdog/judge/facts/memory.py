@@ -1,62 +1,169 @@
-"""Host memory: does it hold what hicache announced, does a rank leak, is there room for what is still to come?"""
+"""Host memory in one life: levels of the places where pinned memory may show, before it was pinned, at readiness, and now."""
 
+import statistics
+from collections import deque
+
+import msgspec
+
+from watchdog.judge.facts.pool import Pool
 from watchdog.judge.facts.trend import Series
 from watchdog.observation import Cgroup, Host, Procs
 from watchdog.sglang import processes
 from watchdog.sglang.loglines import Line
 
-GIB = 1024**3
+MIB = 1024**2
+RANK_FLOOR = 32 * MIB
+"""What a rank's memory may change by for reasons of its own, however small its pool is."""
+SHARE = 0.02
+"""And the share of the pool by which it may."""
+BEFORE_S = 60.0
+"""A level is "before the pool" if it was looked at within so long before its announcement."""
+NOISE_LOOKS = 30
+
+TITLES = {
+    "unit": "the unit's anonymous and shared memory",
+    "ranks": "the ranks' resident memory",
+    "hugetlb": "huge pages",
+    "host": "memory that the host no longer has available",
+}
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """One place where the pool could show.
+
+    Attributes:
+        kind: "unit", "ranks", "hugetlb" or "host".
+        size: bytes that show there: since just before the pool was announced where that is known (`grown`), else all of them.
+        unsure: by how much `size` may be off, in bytes.
+        grown: whether `size` is what was added since the announcement; otherwise it is an upper bound.
+        lost: bytes by which the place fell since the server was ready; 0 where it did not.
+    """
+
+    kind: str
+    size: int
+    unsure: int
+    grown: bool
+    lost: int = 0
+
+    @property
+    def title(self) -> str:
+        """The place's name for people."""
+        return TITLES[self.kind]
+
+
+class Level:
+    """One quantity: its last looks, and what it was before the pool and at readiness."""
+
+    def __init__(self) -> None:
+        self.looks: deque[tuple[float, float]] = deque(maxlen=NOISE_LOOKS)
+        self.before: float | None = None
+        self.ready: float | None = None
+        self.seen_ready = 0
+
+    def add(self, t: float, value: float, ready_at: float | None) -> None:
+        """Take in one look."""
+        self.looks.append((t, value))
+        if ready_at is not None and t >= ready_at and self.seen_ready < 3:
+            self.seen_ready += 1
+            if self.seen_ready == 3:
+                self.ready = self.now()
+
+    def mark(self, t: float) -> None:
+        """The pool was announced at `t`: what was seen just before is the level without it."""
+        earlier = [(at, value) for at, value in self.looks if t - BEFORE_S <= at <= t]
+        if earlier:
+            self.before = earlier[-1][1]
+
+    def now(self) -> float | None:
+        """The median of the last three looks."""
+        values = [value for _, value in list(self.looks)[-3:]]
+        return statistics.median(values) if values else None
+
+    def spread(self) -> float:
+        """How much it moved over the last looks."""
+        values = [value for _, value in self.looks]
+        return max(values) - min(values) if values else 0.0
 
 
 class Memory:
-    """Folds the unit's and the host's memory. Leak series belong to one life."""
+    """Folds the unit's and the host's memory. Levels and leak series belong to one life."""
 
     def __init__(self) -> None:
         self.host: Host | None = None
-        self.before_start: Host | None = None
-        """The host before this life touched memory."""
+        self.pool = Pool()
         self.begin()
 
     def begin(self) -> None:
         """A new life."""
+        self.pool.begin()
         self.cgroup: Cgroup | None = None
-        self.before_start = self.host
-        self.resident: int | None = None
-        """Resident memory of all ranks together."""
-        self.announced: dict[str, float] = {}
-        """Host pools that SGLang announced: rank (and count) → bytes."""
+        self.levels: dict[str, Level] = {}
+        """By kind of place."""
+        self.others = Level()
+        """What of the host's memory is in use by others than the unit."""
+        self.by_rank: dict[str, Level] = {}
+        """Resident memory of each rank, by its name and pid."""
+        self.swap_before: int | None = None
         self.ranks: dict[str, Series] = {}
         self.unit = Series()
-        self.peak_seen = 0
+        self._marked = False
 
-    def announce(self, line: Line) -> None:
-        """Take in a line that announces a host pool."""
-        size = line.fields.get("bytes")
-        if size:
-            rank = line.rank or "all"
-            self.announced[f"{rank}#{sum(k.startswith(rank + '#') for k in self.announced)}"] = size
+    def announce(self, t: float, line: Line) -> None:
+        """Take in a line, written at `t`, that announces a host pool."""
+        self.pool.announce(t, line)
+        if self._marked or self.pool.announced_at is None:
+            return
+        self._marked = True
+        self.swap_before = self.host.swap_used if self.host is not None else None
+        for level in (*self.levels.values(), *self.by_rank.values()):
+            level.mark(t)
 
-    def see_cgroup(self, o: Cgroup, *, settled: bool) -> None:
+    def see_cgroup(self, o: Cgroup, *, settled: bool, ready_at: float | None) -> None:
         """Take in the unit's memory."""
         self.cgroup = o
         if o.anon is not None:
-            self.peak_seen = max(self.peak_seen, o.anon + (o.shmem or 0))
+            held = o.anon + (o.shmem or 0)
+            self._level("unit").add(o.t, held, ready_at)
             if settled:
-                self.unit.add(o.t, o.anon + (o.shmem or 0))
+                self.unit.add(o.t, held)
 
-    def see_host(self, o: Host) -> None:
+    def see_host(self, o: Host, *, ready_at: float | None) -> None:
         """Take in the host's memory."""
         self.host = o
+        if o.hugepages_total and o.hugepages_free is not None and o.hugepage_size:
+            self._level("hugetlb").add(o.t, (o.hugepages_total - o.hugepages_free) * o.hugepage_size, ready_at)
+        if o.mem_total is not None and o.mem_available is not None:
+            used = o.mem_total - o.mem_available
+            self._level("host").add(o.t, used, ready_at)
+            own = next((level.looks[-1][1] for kind in ("unit", "ranks") if (level := self.levels.get(kind))), 0.0)
+            self.others.add(o.t, used - own, ready_at)
 
-    def see_procs(self, o: Procs, *, settled: bool) -> None:
+    def see_procs(self, o: Procs, *, settled: bool, ready_at: float | None) -> None:
         """Take in the resident memory of each rank."""
-        schedulers = [x.rss for x in o.procs if x.rss is not None and processes.role(x.name) == "scheduler"]
-        self.resident = sum(schedulers) if schedulers else None
-        if not settled:
-            return
+        total, any_rank = 0, False
         for proc in o.procs:
-            if proc.rss is not None and processes.role(proc.name) in ("scheduler", "detokenizer", "main"):
-                self.ranks.setdefault(f"{proc.name} (pid {proc.pid})", Series()).add(o.t, proc.rss)
+            role = processes.role(proc.name) if proc.rss is not None and proc.state != "Z" else None
+            if proc.rss is None or role not in ("scheduler", "detokenizer", "main"):
+                continue
+            name = f"{proc.name} (pid {proc.pid})"
+            if role == "scheduler":
+                total, any_rank = total + proc.rss, True
+                level = self.by_rank.get(name)
+                if level is None:
+                    level = self.by_rank[name] = Level()
+                level.add(o.t, proc.rss, ready_at)
+            if settled:
+                self.ranks.setdefault(name, Series()).add(o.t, proc.rss)
+        if any_rank:
+            self._level("ranks").add(o.t, total, ready_at)
+
+    def _level(self, kind: str) -> Level:
+        level = self.levels.get(kind)
+        if level is None:
+            level = self.levels[kind] = Level()
+        return level
+
+    # ---- what judges ask
 
     def room(self) -> int | None:
         """Bytes that are left before the kernel must act: of the host, and of the unit's own limit."""
@@ -68,17 +175,67 @@ class Memory:
             rooms.append(max(0, c.memory_max - c.memory_current + (c.file or 0) - (c.shmem or 0)))
         return min(rooms) if rooms else None
 
+    def grown(self) -> float | None:
+        """Bytes that were added since the pool was announced, where most of them show; None if that cannot be told."""
+        grown = [
+            now - level.before for level in self.levels.values() if level.before is not None and (now := _last(level)) is not None
+        ]
+        return max(grown, default=None)
+
+    def places(self, wanted: float, count: int) -> list[Place]:
+        """Where the pool could show, as far as it was read since the server was ready.
+
+        Args:
+            wanted: bytes of all ranks' pools.
+            count: how many ranks there are.
+        """
+        out = []
+        for kind in TITLES:
+            level = self.levels.get(kind)
+            if level is None or level.seen_ready == 0 or (now := level.now()) is None:
+                continue
+            unsure = SHARE * wanted + RANK_FLOOR * count
+            if kind == "host":
+                unsure += self.others.spread()
+            elif kind == "hugetlb":
+                unsure = 0.0
+            lost = max(0.0, level.ready - now) if level.ready is not None else 0.0
+            size = now if level.before is None else now - level.before
+            if kind == "host" and level.before is None:
+                continue  # all that the host uses says nothing about this pool
+            out.append(
+                Place(
+                    kind=kind, size=round(max(0.0, size)), unsure=round(unsure), grown=level.before is not None, lost=round(lost)
+                )
+            )
+        return out
+
+    def at_readiness(self, kind: str) -> Place | None:
+        """What one place showed when the server had just become ready; None where that was not read."""
+        level = self.levels.get(kind)
+        if level is None or level.ready is None:
+            return None
+        return Place(kind=kind, size=round(level.ready - (level.before or 0.0)), unsure=0, grown=level.before is not None)
+
+    def short_ranks(self, per_rank: float, least: float) -> list[tuple[str, float]]:
+        """Ranks that hold less than the share `least` of their pool although others hold it: (name, bytes since before it)."""
+        held = {
+            name: now - level.before
+            for name, level in self.by_rank.items()
+            if level.before is not None and level.seen_ready and (now := level.now()) is not None
+        }
+        floor = SHARE * per_rank + RANK_FLOOR
+        return [(name, size) for name, size in held.items() if size + floor < least * per_rank]
+
     def seen(self) -> tuple[float, str] | None:
-        """What could be the pinned pool, in bytes, and where it shows; None if nothing could be read."""
-        places: list[tuple[float, str]] = []
-        c, h, b = self.cgroup, self.host, self.before_start
-        if c is not None and c.anon is not None:
-            places += [(c.anon + (c.shmem or 0), "the unit's anonymous and shared memory")]
-        if self.resident is not None:
-            places.append((self.resident, "the ranks' resident memory"))
-        if h is not None and b is not None:
-            if h.hugepages_total and h.hugepages_free is not None and h.hugepage_size:
-                places.append(((h.hugepages_total - h.hugepages_free) * h.hugepage_size, "hugepages"))
-            if h.mem_available is not None and b.mem_available is not None:
-                places.append((b.mem_available - h.mem_available, "memory that the host no longer has available"))
-        return max(places, default=None)
+        """The most that shows anywhere, in bytes, and where; None if nothing could be read."""
+        found = [
+            (now - (level.before or 0.0), TITLES[kind])
+            for kind, level in self.levels.items()
+            if (now := level.now()) is not None and (kind != "host" or level.before is not None)
+        ]
+        return max(found, default=None)
+
+
+def _last(level: Level) -> float | None:
+    return level.looks[-1][1] if level.looks else None

@@ -1,5 +1,6 @@
 """Robust trends: does a quantity that should be constant climb in a straight line, and when is the room used up?"""
 
+import itertools
 import statistics
 from collections import deque
 
@@ -7,6 +8,12 @@ import msgspec
 
 POINTS = 40
 """A slope is taken over so many medians: Theil–Sen looks at each pair of them."""
+LEAST_BINS = 8
+COARSE_S = 1800.0
+COARSE_KEEP = 1008
+"""Half-hours, three weeks of them: a slow leak grows too little in the hours that are kept minute by minute."""
+
+Bins = list[tuple[float, float]]
 
 
 class Trend(msgspec.Struct, frozen=True):
@@ -22,13 +29,19 @@ class Trend(msgspec.Struct, frozen=True):
     grown: float
     span_s: float
 
+    def reaches(self, ahead_s: float) -> bool:
+        """Whether a forecast so far ahead may be believed: the line has been straight for an eighth of that time."""
+        return self.span_s * 8 >= ahead_s
+
 
 class Series:
-    """Samples of one quantity, kept as one median for each `bin_s` seconds, over at most `keep` bins."""
+    """Samples of one quantity, kept as one median for each minute over six hours, and for each half-hour over three weeks."""
 
     def __init__(self, bin_s: float = 60.0, keep: int = 360) -> None:
         self.bin_s = bin_s
         self._bins: deque[tuple[float, float]] = deque(maxlen=keep)
+        self._coarse: deque[tuple[float, float]] = deque(maxlen=COARSE_KEEP)
+        self._half_hour: Bins = []
         self._open: list[float] = []
         self._open_from: float | None = None
         self._fitted: dict[tuple[float, float], tuple[float, Trend | None]] = {}
@@ -38,53 +51,67 @@ class Series:
         if self._open_from is None:
             self._open_from = t
         elif t - self._open_from >= self.bin_s:
-            self._bins.append((self._open_from + self.bin_s / 2, statistics.median(self._open)))
-            self._open.clear()
+            self._close(self._open_from + self.bin_s / 2)
             self._open_from = t
         self._open.append(value)
 
-    def clear(self) -> None:
-        """Forget all samples."""
-        self._bins.clear()
+    def _close(self, middle: float) -> None:
+        median = statistics.median(self._open)
         self._open.clear()
-        self._open_from = None
+        self._bins.append((middle, median))
+        if self._half_hour and middle - self._half_hour[0][0] >= COARSE_S:
+            first, last = self._half_hour[0][0], self._half_hour[-1][0]
+            self._coarse.append(((first + last) / 2, statistics.median(v for _, v in self._half_hour)))
+            self._half_hour.clear()
+        self._half_hour.append((middle, median))
 
     def level(self) -> float | None:
         """The median of the first bins: what it was at the beginning; None without any."""
-        values = [v for _, v in list(self._bins)[:5]]
-        return statistics.median(values) if values else None
+        first = [v for _, v in [*self._coarse, *self._bins][:5]]
+        return statistics.median(first) if first else None
 
     def climb(self, least: float, least_span_s: float) -> Trend | None:
-        """A steady climb by at least `least` over at least `least_span_s`; None if there is none.
+        """A steady climb by at least `least` over at least `least_span_s`, up to now; None if there is none.
 
-        Steady means: the fourths of the span all grow, and the last one not much slower than the whole, so that a cache that
-        fills up and a burst do not count.
+        Looked at are the last six hours, their last half, quarter and eighth (a leak may have begun an hour ago), and the last
+        three weeks. Steady means: the fourths of the span all grow, and the last not much slower than the first, so that a cache
+        that fills up and a burst do not count.
         """
-        if len(self._bins) < 8 or self._bins[-1][0] - self._bins[0][0] < least_span_s:
+        if len(self._bins) < LEAST_BINS or self._bins[-1][0] - self._bins[0][0] < least_span_s:
             return None
         newest = self._bins[-1][0]
         known = self._fitted.get((least, least_span_s))
         if known is None or known[0] != newest:
-            known = self._fitted[least, least_span_s] = (newest, self._fit(least))
+            known = self._fitted[least, least_span_s] = (newest, self._find(least, least_span_s))
         return known[1]
 
-    def _fit(self, least: float) -> Trend | None:
+    def _find(self, least: float, least_span_s: float) -> Trend | None:
         bins = list(self._bins)
-        span, grown = bins[-1][0] - bins[0][0], bins[-1][1] - bins[0][1]
-        if grown < least:
-            return None
-        step = max(1, len(bins) // POINTS)
-        points = bins[::-1][::step][::-1]
-        slopes = [(v2 - v1) / (t2 - t1) for i, (t1, v1) in enumerate(points) for t2, v2 in points[i + 1 :] if t2 > t1]
-        slope = statistics.median(slopes)
-        if slope <= 0 or not self._steady(bins, slope):
-            return None
-        return Trend(per_s=slope, grown=grown, span_s=span)
+        for part in (1, 2, 4, 8):
+            found = _fit(bins[-(len(bins) // part) :], least, least_span_s)
+            if found is not None:
+                return found
+        return _fit(list(self._coarse), least, least_span_s)
 
-    @staticmethod
-    def _steady(bins: list[tuple[float, float]], slope: float) -> bool:
-        quarter = len(bins) // 4
-        parts = [bins[i * quarter : (i + 1) * quarter] for i in range(3)] + [bins[3 * quarter :]]
-        middles = [(statistics.median(t for t, _ in part), statistics.median(v for _, v in part)) for part in parts]
-        rises = [(v2 - v1) / (t2 - t1) for (t1, v1), (t2, v2) in zip(middles, middles[1:], strict=False)]
-        return all(r > 0.4 * slope for r in rises) and max(rises) < 2.5 * slope
+
+def _fit(bins: Bins, least: float, least_span_s: float) -> Trend | None:
+    if len(bins) < LEAST_BINS:
+        return None
+    span, grown = bins[-1][0] - bins[0][0], bins[-1][1] - bins[0][1]
+    if grown < least or span < least_span_s:
+        return None
+    step = max(1, len(bins) // POINTS)
+    points = bins[::-1][::step][::-1]
+    slopes = [(v2 - v1) / (t2 - t1) for i, (t1, v1) in enumerate(points) for t2, v2 in points[i + 1 :] if t2 > t1]
+    slope = statistics.median(slopes)
+    if slope <= 0 or not _steady(bins, slope):
+        return None
+    return Trend(per_s=slope, grown=grown, span_s=span)
+
+
+def _steady(bins: Bins, slope: float) -> bool:
+    quarter = len(bins) // 4
+    parts = [bins[i * quarter : (i + 1) * quarter] for i in range(3)] + [bins[3 * quarter :]]
+    middles = [(statistics.median(t for t, _ in part), statistics.median(v for _, v in part)) for part in parts]
+    rises = [(v2 - v1) / (t2 - t1) for (t1, v1), (t2, v2) in itertools.pairwise(middles)]
+    return min(rises) > 0.4 * slope and max(rises) < 2.5 * slope and rises[-1] > 0.6 * rises[0]

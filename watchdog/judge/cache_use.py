@@ -1,0 +1,66 @@
+"""Is hicache worth it? A pool of hundreds of GB that is never read back is worth a sentence."""
+
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.cache_use import DAY_S, MARK_S, Use
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.pool import both
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.sglang.version import at_least
+
+REQUESTS_LEAST = 100
+"""Fewer requests than this in a day say nothing about a cache."""
+COUNTED_SINCE = "0.5.9"
+"""From here on both counters of what comes back exist; that they are absent then means zero (docs/baseline.md)."""
+
+
+def judge(f: Facts) -> Verdict:
+    """The condition HostCacheUseful."""
+    kind = "HostCacheUseful"
+    life = f.life
+    if life.phase() is not Phase.SERVING:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {life.phase().value}.")
+    server = life.server
+    if server is None or not server.args.get("enable_hierarchical_cache"):
+        return Verdict(
+            type=kind, status=Status.UNKNOWN, reason="NoHostPool", message="The hierarchical cache is off, as far as is known."
+        )
+    use = f.cache_use.use()
+    if use is None:
+        return Verdict(
+            type=kind, status=Status.UNKNOWN, reason="NotCounted", message="Its counters have not been read for long enough."
+        )
+    over = f"in {_span(use.span_s)}"
+    if use.read_back > 0:
+        share = use.read_back / use.prompt_tokens if use.prompt_tokens > 0 else 0.0
+        message = f"{use.read_back:.0f} tokens came back from the host pool {over}, {share:.1%} of all prompt tokens."
+        return Verdict(type=kind, status=Status.TRUE, reason="ReadBack", message=message)
+    counted = at_least(server.version, COUNTED_SINCE) is True
+    if not counted or use.span_s < DAY_S - MARK_S or use.requests < REQUESTS_LEAST:
+        message = f"Nothing has come back from the host pool {over} ({use.requests:.0f} requests): too little to judge by."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="TooEarly", message=message)
+    return _unused(f, kind, use, over)
+
+
+def _unused(f: Facts, kind: str, use: Use, over: str) -> Verdict:
+    announced, expected = f.memory.pool.announced(f.life.server), f.memory.pool.expected(f.life.server).unit
+    size = announced.total if announced is not None else expected
+    what = f"{both(size)} are pinned for the hierarchical cache" if size else "The hierarchical cache is on"
+    traffic = f"{use.requests:.0f} requests with {use.prompt_tokens:.0f} prompt tokens"
+    message = f"{what}, and nothing was read back from it {over} ({traffic})."
+    went_in = max(use.backed_up or 0.0, use.evicted)
+    fill = "" if use.fill is None else f", the pool is {use.fill:.0%} full"
+    if went_in > 0:
+        severity = Severity.WARNING
+        advice = (
+            f"{went_in:.0f} tokens left the GPU's cache{fill}, and none came back: prompts do not return in time, or loading "
+            "back fails; see the log for load_back lines."
+        )
+    else:
+        severity = Severity.INFO
+        advice = f"The GPU's own cache suffices (nothing was evicted{fill}): a smaller --hicache-ratio frees host memory."
+    call = Call(want=Want.ALERT, reason="HostCacheUnused", message=message, severity=severity, advice=advice)
+    return Verdict(type=kind, status=Status.FALSE, reason="HostCacheUnused", message=message, calls=(call,))
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 3600:.0f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,148 @@
+"""How fast the engine decodes, and how long a first token takes: normalised, so that the mix of requests makes no difference.
+
+One decode step serves all running requests at once and gives each of them (with speculation) accept-length tokens. So the time
+of a step is running × accept length ÷ throughput. It depends on how many run: steps are compared within classes of batch size
+(1, 2-3, 4-7 …).
+"""
+
+import statistics
+from collections import deque
+
+from watchdog.observation import Metrics, Probe
+from watchdog.sglang.loglines import Line, Mark
+
+WINDOW_S = 600.0
+"""What holds for shorter than this is the mix of requests."""
+LEARN_COUNT = 20
+FEW = 5
+PREFILL_LEAST = 512
+"""Prompt tokens between two figures that make the decode steps among them slower than they are."""
+LINES_FRESH_S = 120.0
+
+Sample = tuple[float, float]
+
+
+class _Rank:
+    """What one rank's lines said since its last decode line."""
+
+    __slots__ = ("idle", "prefilled")
+
+    def __init__(self) -> None:
+        self.idle = True
+        self.prefilled = 0.0
+
+
+class Steady:
+    """A quantity with its usual value in this life and its last minutes."""
+
+    def __init__(self) -> None:
+        self.first: list[float] = []
+        self.recent: deque[Sample] = deque(maxlen=600)
+
+    def add(self, t: float, value: float) -> None:
+        """Take in one figure."""
+        if len(self.first) < LEARN_COUNT:
+            self.first.append(value)
+        self.recent.append((t, value))
+        while self.recent[0][0] < t - WINDOW_S:
+            self.recent.popleft()
+
+    def usual(self) -> float | None:
+        """The median of the first figures of this life; None before there were enough."""
+        return statistics.median(self.first) if len(self.first) >= LEARN_COUNT else None
+
+    def now(self, t: float, quantile: float = 0.5) -> float | None:
+        """A quantile of the last minutes; None without enough figures over half of them."""
+        recent = [(at, v) for at, v in self.recent if at > t - WINDOW_S]
+        if len(recent) < FEW or recent[-1][0] - recent[0][0] < WINDOW_S / 2:
+            return None
+        values = sorted(v for _, v in recent)
+        return values[int(quantile * (len(values) - 1))]
+
+
+class Speed:
+    """Folds batch lines, scrapes and canaries of one life."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life learns anew."""
+        self.steps: dict[int, Steady] = {}
+        """Seconds of a decode step, by batch size (the power of two at or below it)."""
+        self.per_request = Steady()
+        """Tokens a second of one request."""
+        self.first_token: dict[str, Steady] = {}
+        """Seconds to the first token of our own requests: "chat" has a short prompt, "prefix" a long one."""
+        self.pin_budget: str | None = None
+        """The line that says that the pin budget is zero, where it was printed."""
+        self.changed_at = -1.0
+        self._ranks: dict[str, _Rank] = {}
+        self._line_at = -1e18
+        self._scrape: Metrics | None = None
+
+    def see_batch(self, t: float, line: Line) -> None:
+        """Take in a batch line that was written at `t`."""
+        f = line.fields
+        rank = self._ranks.get(line.rank or "")
+        if rank is None:
+            rank = self._ranks[line.rank or ""] = _Rank()
+        running = f.get("running", 0.0)
+        if line.mark is Mark.PREFILL:
+            rank.prefilled += f.get("new_token", 0.0)
+            rank.idle = rank.idle or running <= 0
+            return
+        speed = f.get("gen_throughput", 0.0)
+        # After idleness the printed speed counts the idle time too (all versions), and prompts take their time from steps.
+        if not rank.idle and rank.prefilled < PREFILL_LEAST and running > 0 and speed > 0:
+            self._line_at = t
+            self._step(t, running, speed / running, f.get("accept_len") or 1.0)
+        rank.idle, rank.prefilled = running <= 0, 0.0
+
+    def see_metrics(self, o: Metrics) -> None:
+        """Take in a scrape: between two of them tokens were made, and if no request ended meanwhile, nothing was idle."""
+        before, self._scrape = self._scrape, o
+        if before is None or o.t - self._line_at < LINES_FRESH_S or not 0 < o.t - before.t <= 60.0:
+            return
+        a, b = before.values, o.values
+        running = min(a.get("num_running_reqs", 0.0), b.get("num_running_reqs", 0.0))
+        names = ("realtime_tokens_total.decode", "num_requests_total")
+        if (
+            running <= 0
+            or running != a.get("num_running_reqs")
+            or running != b.get("num_running_reqs")
+            or any(n not in a or n not in b for n in names)
+        ):
+            return
+        made = b["realtime_tokens_total.decode"] - a["realtime_tokens_total.decode"]
+        prompt = b.get("realtime_tokens_total.prefill_compute", 0.0) - a.get("realtime_tokens_total.prefill_compute", 0.0)
+        if made <= 0 or b["num_requests_total"] != a["num_requests_total"] or prompt >= PREFILL_LEAST:
+            return
+        self._step(o.t, running, made / (o.t - before.t) / running, b.get("spec_accept_length") or 1.0)
+
+    def see_probe(self, o: Probe, *, alone: bool) -> None:
+        """Take in a canary that was answered; `alone`: nothing else was running or waiting."""
+        answer = o.answer
+        if o.outcome != "ok" or answer is None or o.ttft_s is None or o.total_s is None:
+            return
+        tokens, took = answer.completion_tokens or 0, o.total_s - o.ttft_s
+        if tokens >= 4 and took > 0:
+            # A fast answer comes in one piece: the time after its first byte then says nothing, and is not needed.
+            self.per_request.add(o.t, min(1e6, (tokens - 1) / took))
+            self.changed_at = o.t
+        if alone:
+            self.first_token.setdefault(o.probe, Steady()).add(o.t, o.ttft_s)
+            self.changed_at = o.t
+
+    def _step(self, t: float, running: float, per_request: float, accept: float) -> None:
+        size = 1 << (int(running).bit_length() - 1) if running >= 1 else 1
+        steps = self.steps.get(size)
+        if steps is None:
+            steps = self.steps[size] = Steady()
+        steps.add(t, accept / per_request)
+        self.per_request.add(t, per_request)
+        self.changed_at = t
+
+    def usual(self) -> dict[int, float]:
+        """Usual seconds of a step in this life, by batch size, where enough was seen."""
+        return {size: usual for size, steps in self.steps.items() if (usual := steps.usual()) is not None}
