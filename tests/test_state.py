@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from watchdog.clock import FakeClock
 from watchdog.config import Restarting
 from watchdog.judge.ledger import Ledger, Ordered
-from watchdog.state import LOST, Saved, StateFile
+from watchdog.state import LOST, Saved, StateFile, UnderWay
 
 
 class Later(FakeClock):
@@ -51,7 +51,7 @@ def test_moments_are_carried_over_to_the_clock_of_the_next_daemon(tmp_path: Path
 
 def test_over_a_reboot_the_wall_clock_counts_and_a_job_of_ours_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    written(path, Saved(ledger=Ledger(restarts=[Ordered(t=1000.0, reason="X")]), job="/org/freedesktop/systemd1/job/7"))
+    written(path, Saved(ledger=Ledger(restarts=[Ordered(t=1000.0, reason="X")]), under_way=UnderWay(t=1000.0, reason="X", job="/job/7")))
     content = json.loads(path.read_text())
     content["boot_id"] = "another"
     content["wall"] = time.time() - 5000
@@ -60,14 +60,18 @@ def test_over_a_reboot_the_wall_clock_counts_and_a_job_of_ours_is_forgotten(tmp_
     saved, _ = StateFile(path, Later()).load()
 
     assert saved.ledger.restarts[0].t == pytest.approx(-5000.0, abs=2.0)
-    assert saved.job is None
+    assert saved.under_way is None
 
 
 def test_within_a_boot_a_job_of_ours_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    written(path, Saved(job="/org/freedesktop/systemd1/job/7"))
+    written(path, Saved(under_way=UnderWay(t=990.0, reason="X", inv="a1", stage="job", job="/job/7")))
 
-    assert StateFile(path, Later()).load()[0].job == "/org/freedesktop/systemd1/job/7"
+    kept = StateFile(path, Later()).load()[0].under_way
+
+    assert kept is not None
+    assert (kept.stage, kept.job, kept.inv) == ("job", "/job/7", "a1")
+    assert kept.t == pytest.approx(-10.0, abs=2.0)
 
 
 def test_a_wall_clock_that_went_back_makes_nothing_older_than_it_was(tmp_path: Path) -> None:

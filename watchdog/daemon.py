@@ -14,31 +14,27 @@ import msgspec
 from watchdog import __version__, config
 from watchdog.act.notify import Notifier
 from watchdog.act.rights import rights
+from watchdog.background import Background
 from watchdog.clock import BootClock, Clock
 from watchdog.control import Control
 from watchdog.judge.verdict import Intent
 from watchdog.log import get
-from watchdog.observation import Gpu, GpuDevice, GpuProc, Observation, Probe, Unit
+from watchdog.observation import Gpu, Observation, Self
 from watchdog.observe.cgroup import Cgroups
 from watchdog.observe.deps import DepsSource
-from watchdog.observe.endpoint import EndpointSource
-from watchdog.observe.engine_info import EngineInfoSource
 from watchdog.observe.gpu import GpuSource
-from watchdog.observe.journal import JournalSource, KernelSource
-from watchdog.observe.memory import CgroupSource, HostSource
-from watchdog.observe.myself import SelfSource, Senses
-from watchdog.observe.port import PortSource
-from watchdog.observe.processes import ProcessSource
-from watchdog.observe.scrape import ScrapeSource
+from watchdog.observe.journal import KernelSource
+from watchdog.observe.memory import HostSource
+from watchdog.observe.myself import LONG_GAP_S, SelfSource, Senses
 from watchdog.observe.source import Source
-from watchdog.observe.unit import UnitSource
 from watchdog.recorder import FLUSH_S
 from watchdog.requests import Requests
 from watchdog.respond import Responder
+from watchdog.server import Server, owned
 from watchdog.sources import Run, ended, running
 from watchdog.systemd import Bus
 from watchdog.watch import Watch
-from watchdog.worker import BusyError, Worker
+from watchdog.worker import Worker
 
 if TYPE_CHECKING:
     from watchdog.web.server import Web
@@ -46,8 +42,13 @@ if TYPE_CHECKING:
 STATUS_S = 2.0
 SAVE_S = 30.0
 RIGHTS_S = 600.0
-STOP_LIMIT_S = 5.0
+RIGHTS_AGAIN_S = 30.0
+"""Between two looks while the right to restart is missing: somebody may be about to grant it."""
+STEP_S = 1.0
+RELOAD_LIMIT_S = 5.0
+STOP_LIMIT_S = 2.0
 DISK_LIMIT_S = 30.0
+LAST_FLUSH_S = 1.0
 
 
 def folders(whole: config.Config) -> tuple[Path, Path]:
@@ -55,21 +56,6 @@ def folders(whole: config.Config) -> tuple[Path, Path]:
     state = os.environ.get("STATE_DIRECTORY", "").split(":")[0] or whole.daemon.state_dir
     runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0] or whole.daemon.runtime_dir
     return Path(state), Path(runtime)
-
-
-class Server:
-    """One watched server with all that belongs to it."""
-
-    def __init__(self, watch: Watch, responder: Responder) -> None:
-        self.watch = watch
-        self.responder = responder
-        self.endpoint: EndpointSource | None = None
-        self.port: PortSource | None = None
-        self.processes: ProcessSource | None = None
-        self.journal: JournalSource | None = None
-        self.runs: list[Run] = []
-        self.task: asyncio.Task[None] | None = None
-        self.may_restart: bool | None = None
 
 
 class Daemon:
@@ -94,29 +80,35 @@ class Daemon:
         self.servers: dict[str, Server] = {}
         self.shared: list[Run] = []
         self.requests = Requests(self)
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks: Background | None = None
         self._shared_task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
+        self._reloading = asyncio.Lock()
+        self._ask_rights_now = asyncio.Event()
         self._self_source: SelfSource | None = None
         self._web: Web | None = None
         self._web_task: asyncio.Task[None] | None = None
         self._disk = Worker("recorder")
-        self._said = ""
         self._ticked_at = self.clock.now()
 
     # ---- life
 
     async def run(self) -> None:
-        """Run until told to stop."""
+        """Run until told to stop.
+
+        Raises:
+            Exception: a fault of the daemon's own loops, which systemd's Restart= has to mend.
+        """
         faulthandler.enable()  # systemd's watchdog sends SIGABRT: the journal then gets our stacks
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
-        async with Control(self.runtime_dir, self.requests.answer), asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            background = [tasks.create_task(self.bus.run(), name="bus")]
+        self._tasks = tasks = Background()
+        async with Control(self.runtime_dir, self.requests.answer):
+            self._ticked_at = self.clock.now()
+            tasks.create_task(self.bus.run(), name="bus")
             for settings in self.whole.servers:
                 self._add(settings)
             self._share()
@@ -124,38 +116,35 @@ class Daemon:
             mode = ", ".join(f"{s.watch.server.name} ({s.watch.mode})" for s in self.servers.values())
             self.log.info("started", message=f"sglang-watchdog {__version__} watches {mode}")
             self.notifier.ready(self.status())
-            background += [
-                tasks.create_task(self._tick(), name="tick"),
-                tasks.create_task(self._keep(), name="keep"),
-                tasks.create_task(self._ask_rights(), name="rights"),
-            ]
-            for server in self.servers.values():
-                background.append(tasks.create_task(server.responder.resume_job(), name="resume"))
-            await self._until_stopped()
-            self.notifier.stopping("stopping")
-            self.log.info("stopping", message="stopping; the server is left as it is")
-            for s in self.servers.values():
-                if s.task is not None:
-                    await ended(s.task, STOP_LIMIT_S)
-                await s.responder.save()
-            if self._shared_task is not None:
-                await ended(self._shared_task, STOP_LIMIT_S)
-            if self._web_task is not None:
-                await ended(self._web_task, STOP_LIMIT_S)
-            for task in background:
-                task.cancel()
-            with contextlib.suppress(TimeoutError, BusyError):
-                await self._flush()
-            for s in self.servers.values():
-                s.responder.cancel()
+            tasks.create_task(self._tick(), name="tick")
+            tasks.create_task(self._keep(), name="keep")
+            tasks.create_task(self._ask_rights(), name="rights")
+            try:
+                await self._until_stopped(tasks)
+            finally:
+                self.notifier.stopping("stopping")
+                await self._end(tasks)
         self.notifier.close()
 
-    async def _until_stopped(self) -> None:
+    async def _end(self, tasks: Background) -> None:
+        """Write down what must survive, and end; whatever hangs is left behind."""
+        self.log.info("stopping", message="stopping; the servers are left as they are")
+        stuck = await tasks.end(STOP_LIMIT_S)
+        if stuck:
+            self.log.warning("stopping", message=f"these did not end and are left behind: {', '.join(stuck)}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_FLUSH_S):
+                await asyncio.gather(self._flush(), *(s.responder.save() for s in self.servers.values()))
+
+    async def _until_stopped(self, tasks: Background) -> None:
         while not self._stop.is_set():
-            stop, reload = (asyncio.ensure_future(e.wait()) for e in (self._stop, self._reload))
-            _, waiting = await asyncio.wait((stop, reload), return_when=asyncio.FIRST_COMPLETED)
-            for w in waiting:
-                w.cancel()
+            events = [asyncio.ensure_future(e.wait()) for e in (self._stop, self._reload)]
+            waited: list[asyncio.Future[Any]] = [*events, tasks.fallen]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            for event in events:
+                event.cancel()
+            if tasks.fallen.done():
+                tasks.fallen.result()
             if self._reload.is_set():
                 self._reload.clear()
                 await self.reload()
@@ -169,36 +158,22 @@ class Daemon:
         responder = Responder(watch, self.bus, self.whole, self._tasks)
         server = Server(watch, responder)
         self.servers[settings.name] = server
+        self._tasks.create_task(responder.resume(), name=f"resume {settings.name}")
         self._start_sources(server)
+        self._ask_rights_now.set()
 
     def _start_sources(self, server: Server) -> None:
         assert self._tasks is not None
-        target, clock = server.watch.target, self.clock
-        sources = self.whole.sources
-        server.journal = JournalSource(target, clock)
-        server.processes = ProcessSource(target, clock, sources, self.cgroups)
-        server.port = PortSource(target, clock, self.cgroups)
-        wanted: list[Source] = [
-            UnitSource(target, clock, self.bus, sources.unit_interval_s),
-            server.journal,
-            server.processes,
-            CgroupSource(target, clock, sources, self.cgroups),
-            EngineInfoSource(target, clock, self.cgroups),
-        ]
-        if target.server.endpoint:
-            server.endpoint = EndpointSource(target, clock)
-            wanted += [server.endpoint, server.port]
-            if target.server.metrics.enabled:
-                wanted.append(ScrapeSource(target, clock))
-        take = self._taker(server)
-        server.runs = [Run(source, clock, take, target.server.name) for source in wanted]
-        server.task = self._tasks.create_task(running(server.runs), name=f"sources of {target.server.name}")
+        sources = server.sources(self.whole.sources, self.bus, self.cgroups)
+        name = server.watch.server.name
+        server.runs = [Run(source, self.clock, self._taker(server), name) for source in sources]
+        server.task = self._tasks.create_task(running(server.runs), name=f"sources of {name}")
 
     def _share(self) -> None:
         """Start the sources that look at the host, once for all servers."""
         assert self._tasks is not None
         sources = self.whole.sources
-        self._self_source = SelfSource(self.clock, self._senses)
+        self._self_source = SelfSource(self.clock, Senses)
         wanted: list[Source] = [self._self_source, HostSource(self.clock, sources), KernelSource(self.clock)]
         if sources.deps:
             wanted.append(DepsSource(sources.deps, self.clock, self.bus))
@@ -226,83 +201,58 @@ class Daemon:
 
     def _taker(self, server: Server) -> Callable[[Observation], None]:
         def take(x: Observation) -> None:
-            server.watch.take(x)
-            if isinstance(x, Probe) and x.outcome == "refused" and server.port is not None:
-                server.port.look_now()
-            elif isinstance(x, Unit) and server.processes is not None:
-                server.processes.look_now()
+            self._notice_gap(x.t)
+            server.take(x)
 
         return take
 
     def _fan_out(self, x: Observation) -> None:
-        """Hand an observation of the host to each server."""
+        """Hand an observation of the host, or of ourselves, to each server."""
+        self._notice_gap(x.t)
         for server in self.servers.values():
-            server.watch.take(self._seen_by(server, x) if isinstance(x, Gpu) else x)
+            if isinstance(x, Gpu):
+                others = [s.watch.target.cgroup for s in self.servers.values() if s is not server and s.watch.target.cgroup]
+                server.watch.take(owned(x, server.watch.target.cgroup, others))
+            elif isinstance(x, Self):
+                server.watch.take(msgspec.structs.replace(x, **msgspec.structs.asdict(server.senses(self.bus))))
+            else:
+                server.watch.take(x)
 
-    def _seen_by(self, server: Server, x: Gpu) -> Gpu:
-        """The same GPUs with their processes told apart: ours, another watched server's (unknown), or a stranger's."""
-        others = [s.watch.target.cgroup for s in self.servers.values() if s is not server and s.watch.target.cgroup]
-        own = server.watch.target.cgroup
-
-        def whose(p: GpuProc) -> GpuProc:
-            paths = _cgroups_of(p.pid)
-            if paths is None:
-                return p
-            mine = bool(own) and any(_below(path, own) for path in paths)
-            neighbour = any(_below(path, other) for path in paths for other in others)
-            return msgspec.structs.replace(p, in_unit=True if mine else None if neighbour else False)
-
-        def seen(g: GpuDevice) -> GpuDevice:
-            return g if not g.procs else msgspec.structs.replace(g, procs=[whose(p) for p in g.procs])
-
-        return msgspec.structs.replace(x, gpus=[seen(g) for g in x.gpus])
+    def _notice_gap(self, t: float) -> None:
+        """Say that we did not run for a while, before anything that fell due meanwhile is judged."""
+        gap_s = t - self._ticked_at - STEP_S
+        if gap_s > LONG_GAP_S:
+            self._ticked_at = t
+            self._fan_out(Self(t=t, paused_s=round(gap_s, 3)))
 
     def _decided(self, watch: Watch, t: float, intent: Intent) -> None:
         server = self.servers.get(watch.server.name)
         if server is not None:
             server.responder.handle(t, intent)
 
-    def _senses(self) -> Senses:
-        runs = {r.source.name: r for r in self.shared}
-        gpu = runs.get("gpu")
-        seen = [s.watch.latest.get(Gpu) for s in self.servers.values()]
-        journals = [s.journal for s in self.servers.values() if s.journal is not None]
-        rights_known = [s.may_restart for s in self.servers.values()]
-        return Senses(
-            journal_ok=all(j.healthy() for j in journals) if journals else None,
-            bus_ok=self.bus.connected,
-            nvml_ok=None if gpu is None else next((g.ok for g in seen if isinstance(g, Gpu)), None),
-            dropped=sum(j.dropped for j in journals) + sum(s.watch.recorder.dropped for s in self.servers.values()),
-            shutting_down=self.bus.shutting_down,
-            may_restart=False if False in rights_known else None if None in rights_known else True,
-        )
-
     # ---- time
 
     async def _tick(self) -> None:
         """Judge on a grid, tell systemd how we are, and that we are."""
-        step = min(1.0, self.whole.daemon.tick_s)
-        if self.notifier.interval_s is not None:
-            step = min(step, self.notifier.interval_s / 2)
-        judged = said = self.clock.now()
+        step = STEP_S if self.notifier.interval_s is None else min(STEP_S, self.notifier.interval_s / 2)
+        judged = said_at = self.clock.now()
+        said = ""
         while True:
-            await asyncio.sleep(step)
+            await asyncio.sleep(min(step, self.whole.daemon.tick_s))
             now = self.clock.now()
-            if now - self._ticked_at > step + 5.0 and self._self_source is not None:
-                # We did not run: the report on ourselves must come before anything is judged again.
-                self._self_source.look_now()
-                judged = now
+            self._notice_gap(now)
             self._ticked_at = now
             if now - judged >= self.whole.daemon.tick_s:
                 judged = now
                 for server in self.servers.values():
                     server.watch.tick()
+                    server.responder.look_at_recovery()
                 if self._web is not None:
                     self._web.page.look()
-                    server.responder.look_at_recovery()
-            if now - said >= STATUS_S or self.status() != self._said:
-                said, self._said = now, self.status()
-                self.notifier.status(self._said)
+            status = self.status()
+            if now - said_at >= STATUS_S or status != said:
+                said, said_at = status, now
+                self.notifier.status(status)
             if self.alive(now):
                 self.notifier.watchdog()
 
@@ -313,18 +263,18 @@ class Daemon:
 
     def status(self) -> str:
         """One sentence on every server, the first that is ill in front."""
-        parts = [(s.watch, s.watch.sentence()) for s in self.servers.values()]
-        if len(parts) == 1:
-            return parts[0][1]
-        return " · ".join(f"{watch.server.name}: {text}" for watch, text in parts)
+        watches = [s.watch for s in self.servers.values()]
+        if len(watches) == 1:
+            return watches[0].sentence()
+        ordered = sorted(watches, key=lambda w: w.ill(), reverse=True)
+        return " · ".join(f"{w.server.name}: {w.sentence()}" for w in ordered)
 
     async def _keep(self) -> None:
         """Write down what must survive: the record every few seconds, the state when it changed."""
         saved = self.clock.now()
         while True:
             await asyncio.sleep(FLUSH_S)
-            with contextlib.suppress(TimeoutError, BusyError):
-                await self._flush()
+            await self._flush()
             now = self.clock.now()
             for server in self.servers.values():
                 if server.watch.dirty or now - saved >= SAVE_S:
@@ -333,63 +283,88 @@ class Daemon:
                 saved = now
 
     async def _flush(self) -> None:
-        work = [w for s in self.servers.values() if (w := s.watch.recorder.pending()) is not None]
+        """Write the flight records on; while a write before is stuck they wait in memory, within their bounds."""
+        recorders = {s.watch: s.watch.recorder for s in self.servers.values()}
+        troubles = {watch: recorder.trouble for watch, recorder in recorders.items()}
+        work = [] if self._disk.busy else [w for recorder in recorders.values() if (w := recorder.pending()) is not None]
         if work:
-            await self._disk.call(lambda: [w() for w in work], DISK_LIMIT_S)
+            with contextlib.suppress(TimeoutError):
+                await self._disk.call(lambda: [w() for w in work], DISK_LIMIT_S)
+        for watch, recorder in recorders.items():
+            if recorder.trouble is not None and recorder.trouble != troubles[watch]:
+                what = f"the flight record cannot be written ({recorder.trouble}): free space, or mend its owner and mode"
+                watch.log.error("record-lost", message=f"{what}; it goes on in memory")
 
     async def _ask_rights(self) -> None:
         """Learn by day whether we may restart by night."""
         while True:
-            if await self.bus.until_connected(60.0):
-                for server in self.servers.values():
+            self._ask_rights_now.clear()
+            if await self.bus.until_connected(RIGHTS_AGAIN_S):
+                for server in list(self.servers.values()):
                     server.may_restart = (await rights(self.bus, server.watch.server.unit)).restart
                 if self._self_source is not None:
                     self._self_source.look_now()
-            await asyncio.sleep(RIGHTS_S)
+            known = all(s.may_restart for s in self.servers.values())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RIGHTS_S if known else RIGHTS_AGAIN_S):
+                    await self._ask_rights_now.wait()
 
     # ---- reload
 
     async def reload(self) -> str | None:
         """Read the configuration again; a bad one is kept out. Returns why it was refused, None if it was taken."""
-        self.notifier.reloading("reading the configuration")
-        try:
-            if self.path is None:
-                raise config.ConfigError(
-                    [config.Fault("--config", "", "no file was given at start", "restart the daemon with --config FILE")],
-                    "reload",
-                )
-            whole = config.load(self.path)
-        except config.ConfigError as e:
-            self.log.error("reload-refused", message=f"the new configuration is kept out: {e}")
-            self.notifier.ready(self.status())
-            return str(e)
+        async with self._reloading:
+            self.notifier.reloading("reading the configuration")
+            try:
+                whole = self._read()
+            except config.ConfigError as e:
+                refused = str(e)
+                self.log.error("reload-refused", message=f"the new configuration is kept out: {refused}")  # noqa: TRY400
+                return refused
+            else:
+                await self._take_up(whole)
+                self.log.info("reloaded", message=f"configuration read again from {self.path}")
+                return None
+            finally:
+                self.notifier.ready(self.status())
+
+    def _read(self) -> config.Config:
+        if self.path is None:
+            fault = config.Fault("--config", "", "no file was given at start", "restart the daemon with --config FILE")
+            raise config.ConfigError([fault], "reload")
+        return config.load(self.path)
+
+    async def _take_up(self, whole: config.Config) -> None:
+        """Go on with another configuration; what is known of a server that stays, stays."""
         page_before, self.whole = self.whole.web, whole
         wanted = {s.name: s for s in whole.servers}
-        for name in [n for n, s in self.servers.items() if n not in wanted or wanted[n].unit != s.watch.server.unit]:
+        gone = [n for n, s in self.servers.items() if n not in wanted or wanted[n].unit != s.watch.server.unit]
+        kept = [s for n, s in self.servers.items() if n not in gone]
+        await self._stop_sources([self.servers[n] for n in gone] + kept)
+        for name in gone:
             server = self.servers.pop(name)
-            if server.task is not None:
-                await ended(server.task, STOP_LIMIT_S)
+            server.responder.cancel()
             await server.responder.save()
+        for server in kept:
+            server.watch.reconfigure(wanted[server.watch.server.name], whole)
+            server.responder.reconfigure(whole)
+            self._start_sources(server)
         for name, settings in wanted.items():
-            known = self.servers.get(name)
-            if known is None:
+            if name not in self.servers:
                 self._add(settings)
-                continue
-            if known.task is not None:
-                await ended(known.task, STOP_LIMIT_S)
-            known.watch.reconfigure(settings, whole)
-            known.responder.reconfigure(whole)
-            self._start_sources(known)
-        if self._shared_task is not None:
-            await ended(self._shared_task, STOP_LIMIT_S)
         self._share()
         if whole.web != page_before:
             if self._web_task is not None:
-                await ended(self._web_task, STOP_LIMIT_S)
+                await ended(self._web_task, RELOAD_LIMIT_S)
             self._serve_page()
-        self.log.info("reloaded", message=f"configuration read again from {self.path}")
-        self.notifier.ready(self.status())
-        return None
+
+    async def _stop_sources(self, servers: list[Server]) -> None:
+        """End the sources of these servers and of the host. One that does not end goes on unheard."""
+        runs = [r for s in servers for r in s.runs] + self.shared
+        tasks = [t for t in (*(s.task for s in servers), self._shared_task) if t is not None]
+        for r in runs:
+            r.silence()
+        await asyncio.gather(*(ended(t, RELOAD_LIMIT_S) for t in tasks))
 
     def describe(self) -> dict[str, Any]:
         """What the daemon says of itself when asked."""
@@ -404,16 +379,3 @@ class Daemon:
                 {"name": r.source.name, "beat_age_s": round(now - r.beat_at, 1), "falls": r.falls, "error": r.error} for r in runs
             ],
         }
-
-
-def _below(path: str, cgroup: str) -> bool:
-    return path == cgroup or path.startswith(f"{cgroup}/")
-
-
-def _cgroups_of(pid: int) -> list[str] | None:
-    """The cgroups of a process (cgroups(7)), one for each hierarchy; None if it is gone or hidden."""
-    try:
-        text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]

@@ -4,14 +4,16 @@ Under systemd an entry goes to journald's native socket, with one field for each
 Field names begin with SGLANG_WATCHDOG_ and are listed in FIELDS, message ids in MESSAGE_IDS.
 """
 
+import errno
 import os
+import socket
 import sys
 import unicodedata
-from collections.abc import MutableMapping
+from collections import deque
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import structlog
-from systemd import journal
 
 FIELDS: dict[str, str] = {
     "server": "the name of the watched server",
@@ -43,6 +45,10 @@ MESSAGE_IDS: dict[str, str] = {
     "verified": "dead0c7742864903bab422ccfc34e189",
     "source-failed": "f498c241428c49a18b593a276cdf86ab",
     "state-lost": "06f5892b4bfb4bdcb86495bfc23050c3",
+    "state-saved": "6c99c74eaacf4e00afd554d07757ab69",
+    "record-lost": "920f4e6a40984967ab65a5180dfb39e8",
+    "control-lost": "53dc3d4bd91e4041a82eab543821a62f",
+    "internal-fault": "9077691c1711406f85676585f85dbe1f",
     "alert": "0d4da804b3aa42daae6ab460c38f0b74",
     "alert-channel": "9a06eba28f044dbdad960d005878ab21",
     "operator": "f5c9f5ccb422474ebf65bf5f7eb7bdc5",
@@ -51,22 +57,47 @@ PREFIX = "SGLANG_WATCHDOG_"
 PRIORITY = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 
 
+JOURNAL_SOCKET = "/run/systemd/journal/socket"
+FIELD_LIMIT = 4096
+"""Characters of one field; an entry must fit into one datagram."""
+WAITING = 100
+
+
 def plain(text: str) -> str:
-    """One line without control characters, so that nobody can forge an entry of ours through it."""
-    return "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text)
+    """One line without control characters, so that nobody can forge an entry of ours through it; at most `FIELD_LIMIT` long."""
+    clean = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text[:FIELD_LIMIT])
+    return clean if len(text) <= FIELD_LIMIT else clean[:-1] + "…"
 
 
 class _Journal:
-    """Sends entries to journald."""
+    """Sends entries to journald (its native protocol: systemd.io/JOURNAL_NATIVE_PROTOCOL).
 
-    def msg(self, message: str, priority: int, fields: dict[str, str]) -> None:
-        journal.send(message, PRIORITY=str(priority), SYSLOG_IDENTIFIER="sglang-watchdog", **fields)
+    systemd-python's `send` would wait for a journald that does not take them; here entries wait for it, up to `WAITING` of them.
+    """
+
+    def __init__(self, address: str = JOURNAL_SOCKET) -> None:
+        self._address = address
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._waiting: deque[bytes] = deque(maxlen=WAITING)
+
+    def msg(self, message: str, priority: int, fields: Mapping[str, str]) -> None:
+        entry = {"MESSAGE": message, "PRIORITY": str(priority), "SYSLOG_IDENTIFIER": "sglang-watchdog", **fields}
+        # No value has a line break in it (`plain`), so that each field is a line.
+        self._waiting.append("".join(f"{name}={value}\n" for name, value in entry.items()).encode("utf-8", "replace"))
+        while self._waiting:
+            try:
+                self._socket.sendto(self._waiting[0], self._address)
+            except OSError as e:
+                if e.errno != errno.EMSGSIZE:
+                    return
+            self._waiting.popleft()
 
 
 class _Stderr:
     """Prints entries, for a terminal and for tests."""
 
-    def msg(self, message: str, priority: int, fields: dict[str, str]) -> None:  # noqa: ARG002
+    def msg(self, message: str, priority: int, fields: Mapping[str, str]) -> None:  # noqa: ARG002
         sys.stderr.write(f"{message}\n")
         sys.stderr.flush()
 
@@ -82,7 +113,7 @@ def _render(_: Any, level: str, event: MutableMapping[str, Any]) -> tuple[tuple[
         if value is not None and key in FIELDS:
             fields[PREFIX + key.upper()] = plain("; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
     server = event.get("server")
-    return (f"{server}: {message}" if server else message, PRIORITY.get(level, 6), fields), {}
+    return (plain(f"{server}: {message}") if server else message, PRIORITY.get(level, 6), fields), {}
 
 
 def under_journal() -> bool:

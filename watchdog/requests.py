@@ -8,7 +8,8 @@ from watchdog.observation import PROBES, Operator
 from watchdog.view import server_view
 
 if TYPE_CHECKING:
-    from watchdog.daemon import Daemon, Server
+    from watchdog.daemon import Daemon
+    from watchdog.server import Server
 
 
 class Requests:

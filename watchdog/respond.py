@@ -5,23 +5,34 @@ from pathlib import Path
 
 from watchdog import config
 from watchdog.act import evidence
-from watchdog.act.restart import restart, stop_kill
+from watchdog.act.attempt import Outcome
+from watchdog.act.restart import restart, see_through
 from watchdog.act.scene import Scene
+from watchdog.background import Background
 from watchdog.judge.verdict import Action, Intent, Severity, Want
 from watchdog.observation import Acted
-from watchdog.systemd import Bus
+from watchdog.state import UnderWay
+from watchdog.systemd import Bus, SystemdError
 from watchdog.view import verified
 from watchdog.watch import Watch
+from watchdog.worker import BusyError, Worker
 
 EVIDENCE_AGE_S = 120.0
 """Evidence that is no older is not gathered again before a restart."""
 RECORD_S = 1800.0
+SAVE_LIMIT_S = 10.0
+BUS_LOOK_S = 30.0
 
 
 class Responder:
-    """One for each server. At most one collection of evidence and one restart are under way."""
+    """One for each server. At most one collection of evidence and one restart are under way.
 
-    def __init__(self, watch: Watch, bus: Bus, whole: config.Config, tasks: asyncio.TaskGroup) -> None:
+    Attributes:
+        last_bundle: where the last incident's bundle lies.
+        trouble: why the state cannot be written down; None while it can.
+    """
+
+    def __init__(self, watch: Watch, bus: Bus, whole: config.Config, tasks: Background) -> None:
         self._watch = watch
         self._bus = bus
         self._whole = whole
@@ -29,9 +40,11 @@ class Responder:
         self._evidence: asyncio.Task[Path | None] | None = None
         self._evidence_at: float | None = None
         self._restart: asyncio.Task[None] | None = None
+        self._disk = Worker("state")
+        self._saving = asyncio.Lock()
         self.last_bundle: Path | None = None
-        self._recovering: tuple[float, str] | None = None
-        """Since when a life that we ordered is to prove itself, and for which reason the one before was ended."""
+        self.trouble: str | None = None
+        self._take_over()
 
     def reconfigure(self, whole: config.Config) -> None:
         """Go on with other settings."""
@@ -40,7 +53,7 @@ class Responder:
     def handle(self, t: float, intent: Intent) -> None:
         """Say what was decided, and begin to carry it out if the mode allows it."""
         watch = self._watch
-        acts = watch.mode == "act" or intent.action not in (Action.RESTART,)
+        acts = watch.mode == "act" or intent.action is not Action.RESTART
         say = {Severity.INFO: watch.log.info, Severity.WARNING: watch.log.warning, Severity.CRITICAL: watch.log.error}[
             intent.severity
         ]
@@ -62,42 +75,43 @@ class Responder:
         if intent.action is Action.DIAGNOSE:
             self._diagnose(intent, t)
         elif intent.action is Action.RESTART:
-            if acts:
-                if self._restart is None or self._restart.done():
-                    self._restart = self._tasks.create_task(self._carry_out(intent, t))
-            else:
+            if not acts:
                 self._report("dry", intent.reason, f"mode {watch.mode}: nothing was done")
+            elif self._restart is None or self._restart.done():
+                self._restart = self._tasks.create_task(self._carry_out(intent, t), name=f"restart {watch.server.name}")
 
     # ---- evidence
 
-    def _diagnose(self, intent: Intent, t: float) -> asyncio.Task[Path | None]:
+    def _diagnose(self, intent: Intent, t: float) -> "asyncio.Task[Path | None]":
         if self._evidence is None or self._evidence.done():
             self._evidence_at = t
-            self._evidence = self._tasks.create_task(self._collect(intent, t))
+            self._evidence = self._tasks.create_task(self._collect(intent, t), name=f"evidence {self._watch.server.name}")
         return self._evidence
 
     async def _collect(self, intent: Intent, t: float) -> Path | None:
         watch = self._watch
         watch.log.info("evidence", message=f"collecting evidence: {intent.reason}", reason=intent.reason)
-        scene = Scene(
-            server=watch.server,
-            intent=intent,
-            clock=watch.clock,
-            t=t,
-            inv=watch.target.inv,
-            latest=dict(watch.latest),
-            conditions=list(watch.engine.conditions.values()),
-            record=watch.recorder.lines(t - RECORD_S),
-        )
         limit = watch.server.restart.evidence_limit_s
         try:
+            scene = Scene(
+                server=watch.server,
+                intent=intent,
+                clock=watch.clock,
+                t=t,
+                inv=watch.target.inv,
+                latest=dict(watch.latest),
+                conditions=list(watch.engine.conditions.values()),
+                record=watch.recorder.lines(t - RECORD_S),
+            )
             bundle = await evidence.collect(scene, watch.home / "incidents", limit_s=limit, limits=self._whole.record)
         except Exception as e:  # noqa: BLE001  # evidence is wanted, but nothing may hang on it
-            watch.log.error("evidence", message=f"evidence could not be collected: {e!r}", reason=intent.reason)
+            why = f"evidence could not be collected: {e!r}"
+            watch.log.error("evidence", message=why, reason=intent.reason)  # noqa: TRY400
             return None
         where = str(bundle.path) if bundle.path else "memory only"
         said = f"evidence saved in {bundle.took_s:.1f} s: {where}" if bundle.path else str(bundle.warning)
-        watch.log.info("evidence", message=said, reason=intent.reason, bundle=where)
+        say = watch.log.info if bundle.path else watch.log.error
+        say("evidence", message=said, reason=intent.reason, bundle=where)
         watch.note(watch.clock.now(), "acted", said, intent.reason)
         self.last_bundle = bundle.path
         return bundle.path
@@ -106,43 +120,46 @@ class Responder:
 
     async def _carry_out(self, intent: Intent, t: float) -> None:
         watch = self._watch
-        inv = watch.target.inv
-        down = watch.engine.facts.life.down
+        order = UnderWay(t=t, reason=intent.reason, inv=watch.target.inv)
+        watch.saved.under_way = order
+        try:
+            await self._ordered(intent, order, down=watch.engine.facts.life.down)
+        except Exception as e:  # noqa: BLE001  # a fault of ours must neither end the daemon nor look like a restart
+            self._over(order, Outcome(result="failed", message=f"a fault of the watchdog itself: {type(e).__name__}: {e}"))
+        await self.save()
+
+    async def _ordered(self, intent: Intent, order: UnderWay, *, down: bool) -> None:
+        watch = self._watch
         await self.save()  # the order is on disk before anything is done, so that SIGKILL cannot make us forget it
-        if self._evidence is None or self._evidence_at is None or t - self._evidence_at > EVIDENCE_AGE_S:
-            self._diagnose(intent, t)
+        if self._evidence is None or self._evidence_at is None or order.t - self._evidence_at > EVIDENCE_AGE_S:
+            self._diagnose(intent, order.t)
         assert self._evidence is not None
         await asyncio.wait([self._evidence], timeout=watch.server.restart.evidence_limit_s + 5.0)
-        changed = self._no_longer(intent, inv)
+        changed = self._no_longer(order.inv)
         if changed is not None:
-            self._withdraw(intent)
-            self._report("dropped", intent.reason, f"not restarted: {changed}")
-            await self.save()
+            self._over(order, Outcome(result="dropped", message=f"not restarted: {changed}", stand_down=True))
             return
-        self._report("begun", intent.reason, f"restarting {watch.server.unit}")
-        self._recovering = (t, intent.reason)
+        order.stage = "job"
+        await self.save()
+        self._report("begun", order.reason, f"restarting {watch.server.unit}")
         outcome = await restart(
             self._bus,
             watch.server.unit,
             watch.clock,
             stop_limit_s=watch.server.restart.stop_limit_s,
-            inv=inv,
+            inv=order.inv,
             down=down,
             begun=self._remember,
         )
-        watch.saved.job = None
-        if outcome.stand_down:
-            self._withdraw(intent)
-        if outcome.result != "done":
-            self._recovering = None
-        self._report(outcome.result, intent.reason, outcome.message)
-        await self.save()
+        self._over(order, outcome)
 
     def _remember(self, job: str) -> None:
-        self._watch.saved.job = job
-        self._watch.dirty = True
+        order = self._watch.saved.under_way
+        if order is not None:
+            order.job = job
+        self._tasks.create_task(self.save(), name=f"state of {self._watch.server.name}")
 
-    def _no_longer(self, intent: Intent, inv: str | None) -> str | None:
+    def _no_longer(self, inv: str | None) -> str | None:
         """Why the restart is not called for any more, after the time that the evidence took."""
         watch = self._watch
         why = watch.stand_down()
@@ -158,10 +175,22 @@ class Responder:
             return "a restart would not help any more"
         return None
 
-    def _withdraw(self, intent: Intent) -> None:
+    def _over(self, order: UnderWay, outcome: Outcome) -> None:
+        """The order came to this: forget it, take it back, or wait for the new life to prove itself."""
+        watch = self._watch
+        if outcome.stand_down:
+            self._withdraw(order)
+        if outcome.result == "done":
+            order.stage, order.job = "recovery", None
+        else:
+            watch.saved.under_way = None
+        watch.dirty = True
+        self._report(outcome.result, order.reason, outcome.message)
+
+    def _withdraw(self, order: UnderWay) -> None:
         """An order that was not carried out does not count."""
         ledger = self._watch.engine.ledger
-        if ledger.restarts and ledger.restarts[-1].reason == intent.reason:
+        if ledger.restarts and ledger.restarts[-1].reason == order.reason:
             ledger.restarts.pop()
         ledger.condemned, ledger.condemned_at = None, None
 
@@ -176,56 +205,90 @@ class Responder:
         )
 
     def cancel(self) -> None:
-        """The daemon ends: a restart job goes on in systemd, evidence is given up."""
+        """The server is no longer watched, or the daemon ends: a restart job goes on in systemd, evidence is given up."""
         for task in (self._evidence, self._restart):
             if task is not None:
                 task.cancel()
 
     def look_at_recovery(self) -> None:
         """Done means verified: a new life, ready, answered, its footprint as announced."""
-        if self._recovering is None:
-            return
-        since, reason = self._recovering
         watch = self._watch
+        order = watch.saved.under_way
+        if order is None or order.stage != "recovery":
+            return
         now = watch.clock.now()
+        took_s = now - order.t
         life = watch.engine.facts.life
-        if life.since is not None and life.since > since - 1.0 and verified(watch):
-            took = "" if life.ready_at is None else f", ready after {life.ready_at - life.since:.0f} s"
-            said = f"verified: a new life{took}, {watch.sentence()}; {now - since:.0f} s after the restart was ordered"
-            watch.log.info("verified", message=said, reason=reason, invocation=watch.target.inv)
-            watch.note(now, "acted", said, reason)
-            self._recovering = None
-        elif now - since > watch.server.restart.recover_limit_s:
-            said = f"not verified within {now - since:.0f} s of the restart: {watch.sentence()}"
-            watch.log.error("acted", message=said, reason=reason, action="restart", result="not-verified")
-            watch.note(now, "acted", said, reason)
-            self._recovering = None
-
-    async def resume_job(self) -> None:
-        """After our own end in mid-restart: the job goes on in systemd; see that its stop ends, and name what came of it."""
-        watch = self._watch
-        job = watch.saved.job
-        if job is None:
+        if life.inv is not None and life.inv != order.inv and verified(watch):
+            ready = "" if life.ready_at is None or life.since is None else f", ready after {life.ready_at - life.since:.0f} s"
+            said = f"verified: a new life{ready}, {watch.sentence()}; {took_s:.0f} s after the restart was ordered"
+            watch.log.info("verified", message=said, reason=order.reason, invocation=watch.target.inv)
+        elif took_s > watch.server.restart.recover_limit_s:
+            said = f"not verified within {took_s:.0f} s of the restart: {watch.sentence()}"
+            watch.log.error("acted", message=said, reason=order.reason, action="restart", result="not-verified")
+        else:
             return
-        self._bus.own(job, "restart")
-        if not await self._bus.until_connected(30.0):
-            return
-        await asyncio.sleep(watch.server.restart.stop_limit_s)
-        outcome = await stop_kill(self._bus, watch.server.unit, watch.clock)
-        if outcome.result != "refused":
-            self._report(outcome.result, "Resumed", outcome.message)
-        watch.saved.job = None
+        watch.note(now, "acted", said, order.reason)
+        watch.saved.under_way = None
         watch.dirty = True
 
-    async def save(self) -> None:
-        """Write the state down; a disk that does not take it is told, and nothing waits for it."""
+    # ---- after our own end
+
+    def _take_over(self) -> None:
+        """What the daemon before us left in the middle, before anything is judged."""
+        order = self._watch.saved.under_way
+        if order is None:
+            return
+        if order.stage == "evidence":
+            # Nothing was done to the unit. What called for the restart will call for it again, if it still holds.
+            never = "the watchdog ended before anything was done: judged anew"
+            self._over(order, Outcome(result="dropped", message=never, stand_down=True))
+        elif order.stage == "job" and order.job is not None:
+            self._bus.own(order.job, "restart")
+
+    async def resume(self) -> None:
+        """See a restart through that the daemon before us had begun."""
         watch = self._watch
-        saved = watch.snapshot_state()
-        watch.dirty = False
-        try:
-            watch.file.save(saved)
-        except OSError as e:
-            watch.log.error(
-                "state-lost",
-                message=f"{watch.file.path} cannot be written ({e.strerror or e}): free space, or mend its owner and mode",
-            )
+        order = watch.saved.under_way
+        if order is None or order.stage != "job":
+            return
+        outcome = None
+        while outcome is None:
+            if not await self._bus.until_connected(BUS_LOOK_S):
+                continue
+            try:
+                outcome = await see_through(
+                    self._bus,
+                    watch.server.unit,
+                    watch.clock,
+                    order.job,
+                    stop_limit_s=watch.server.restart.stop_limit_s,
+                    inv=order.inv,
+                )
+            except SystemdError:
+                await asyncio.sleep(1.0)
+                continue
+            if outcome is None:
+                never = "the watchdog ended before systemd was asked: judged anew"
+                outcome = Outcome(result="dropped", message=never, stand_down=True)
+        self._over(order, outcome)
+        await self.save()
+
+    async def save(self) -> None:
+        """Write the state down; a disk that does not take it is told, and nothing waits for it longer than `SAVE_LIMIT_S`."""
+        watch = self._watch
+        why = None
+        async with self._saving:
+            data = watch.file.encode(watch.snapshot_state())
+            watch.dirty = False
+            try:
+                await self._disk.call(lambda: watch.file.write(data), SAVE_LIMIT_S)
+            except (TimeoutError, BusyError):
+                why = "the disk does not answer: look at it, or at what mounts it"
+            except OSError as e:
+                why = f"{e.strerror or e}: free space, or mend its owner and mode"
+        if why is not None and why != self.trouble:
+            watch.log.error("state-lost", message=f"{watch.file.path} cannot be written ({why}); it goes on in memory")
+        elif why is None and self.trouble is not None:
+            watch.log.info("state-saved", message=f"{watch.file.path} can be written again")
+        self.trouble = why

@@ -9,6 +9,7 @@ from watchdog.log import get
 from watchdog.observation import Observation
 from watchdog.observe.source import Emit, Source
 
+FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 300.0
 
@@ -20,7 +21,7 @@ class Run:
         source: what is run.
         beat_at: its last sign of life, on the daemon's clock.
         falls: how often it fell.
-        error: why it fell last; None while it runs.
+        error: why it fell last; None once it observes again.
     """
 
     def __init__(self, source: Source, clock: Clock, emit: Emit, whose: str = "") -> None:
@@ -28,7 +29,8 @@ class Run:
         self.falls = 0
         self.error: str | None = None
         self._clock = clock
-        self._emit = emit
+        self._emit: Emit | None = emit
+        self._rests = False
         self._log = get(server=whose or None, source=source.name)
         self.beat_at = clock.now()
 
@@ -37,33 +39,48 @@ class Run:
         self.beat_at = self._clock.now()
 
     def alive(self, now: float) -> bool:
-        """Whether its last sign of life is young enough, with room for a busy machine."""
-        return now - self.beat_at <= 2 * self.source.period_s + 10.0
+        """Whether its last sign of life is young enough, with room for a busy machine.
+
+        One that fell and is to be started again is alive: what is wrong is known and told, and no new daemon would know more.
+        """
+        return self._rests or now - self.beat_at <= 2 * self.source.period_s + 10.0
+
+    def silence(self) -> None:
+        """Another takes its place: whatever it still says counts no more."""
+        self._emit = None
 
     async def run(self) -> None:
         """Run the source for ever; what it raises is told, and it is started anew after a pause that grows."""
-        pause = 1.0
+        pause: float | None = None
         while True:
+            self.beat()
             begun = self._clock.now()
             try:
                 await self.source.run(self._taken, self.beat)
                 self.error = "it ended by itself"
             except asyncio.CancelledError:
-                raise
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                self.error = "something that it waited for was cancelled"
             except Exception as e:  # noqa: BLE001  # one source must not take the others along
                 self.error = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
             self.falls += 1
-            pause = 1.0 if self._clock.now() - begun > STEADY_S else min(pause * 2, LONGEST_PAUSE_S)
+            steady = self._clock.now() - begun > STEADY_S
+            pause = FIRST_PAUSE_S if steady or pause is None else min(pause * 2, LONGEST_PAUSE_S)
             self._log.warning(
                 "source-failed",
                 message=f"source {self.source.name} fell: {self.error}; tried again in {pause:.0f} s",
                 source=self.source.name,
             )
+            self._rests = True
             await asyncio.sleep(pause)
+            self._rests = False
 
     def _taken(self, x: Observation) -> None:
         self.error = None
-        self._emit(x)
+        if self._emit is not None:
+            self._emit(x)
 
 
 async def running(runs: list[Run], started: Callable[[], None] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What survives our own end: the ledger of restarts, the pause, what was learned, a job of ours that is under way.
+"""What survives our own end: the ledger of restarts, the pause, what was learned, a restart of ours that is under way.
 
 One JSON file for each server below the state directory, written whole to a new name and renamed, so that SIGKILL at any
 moment leaves the old file or the new one. Moments are on the daemon's clock, which begins anew with each daemon: they are
@@ -9,6 +9,7 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -20,6 +21,25 @@ VERSION = 1
 LOST = "StateLost"
 
 
+class UnderWay(msgspec.Struct, kw_only=True):
+    """A restart that was ordered and is not yet verified, for the daemon that comes after us.
+
+    Attributes:
+        t: when it was ordered, on the daemon's clock.
+        reason: why.
+        inv: the life that it ends.
+        stage: "evidence": nothing has been done to the unit yet; "job": systemd has been asked, or is about to be;
+            "recovery": the job is over, and the new life has to prove itself.
+        job: the D-Bus path of systemd's job; None until systemd has answered.
+    """
+
+    t: float
+    reason: str
+    inv: str | None = None
+    stage: Literal["evidence", "job", "recovery"] = "evidence"
+    job: str | None = None
+
+
 class Saved(msgspec.Struct, kw_only=True):
     """The content of a state file.
 
@@ -29,7 +49,7 @@ class Saved(msgspec.Struct, kw_only=True):
         boottime: CLOCK_BOOTTIME of the writing, in seconds.
         wall: wall-clock time of the writing (Unix seconds).
         now: the daemon's clock at the writing.
-        job: the D-Bus path of a restart job of ours that was not over.
+        under_way: a restart of ours that was not verified yet.
     """
 
     version: int = VERSION
@@ -42,7 +62,7 @@ class Saved(msgspec.Struct, kw_only=True):
     paused_until: float | None = None
     paused: bool = False
     pause_reason: str = ""
-    job: str | None = None
+    under_way: UnderWay | None = None
 
 
 def boot_id() -> str:
@@ -103,7 +123,7 @@ class StateFile:
             passed = time.clock_gettime(time.CLOCK_BOOTTIME) - saved.boottime
         else:
             passed = time.time() - saved.wall
-            saved.job = None  # systemd numbers jobs anew in each boot: the old path may be somebody else's by now
+            saved.under_way = None  # a reboot ends every job, and the numbers of jobs begin anew
         shift = self._clock.now() - saved.now - max(0.0, passed)
         ledger = saved.ledger
         for ordered in ledger.restarts:
@@ -115,19 +135,29 @@ class StateFile:
                 moments[reason] += shift
         if saved.paused_until is not None:
             saved.paused_until += shift
+        if saved.under_way is not None:
+            saved.under_way.t += shift
+
+    def encode(self, saved: Saved) -> bytes:
+        """The state as it is written, with the moment of now."""
+        saved.version, saved.boot_id = VERSION, self._boot_id
+        saved.boottime, saved.wall, saved.now = time.clock_gettime(time.CLOCK_BOOTTIME), time.time(), self._clock.now()
+        return msgspec.json.encode(saved)
 
     def save(self, saved: Saved) -> None:
-        """Write the state so that it survives a power loss.
+        """`encode` and `write`."""
+        self.write(self.encode(saved))
+
+    def write(self, data: bytes) -> None:
+        """Write so that it survives a power loss; blocks for as long as the disk does.
 
         Raises:
             OSError: it could not be written (full disk, no right).
         """
-        saved.version, saved.boot_id = VERSION, self._boot_id
-        saved.boottime, saved.wall, saved.now = time.clock_gettime(time.CLOCK_BOOTTIME), time.time(), self._clock.now()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_name(f"{self.path.name}.new")
         with fresh.open("wb") as f:
-            f.write(msgspec.json.encode(saved))
+            f.write(data)
             f.flush()
             os.fsync(f.fileno())
         fresh.rename(self.path)

@@ -1,5 +1,6 @@
-"""One watched server inside the daemon: its engine, its flight record and what the sources are told. The one writer of its state."""
+"""One watched server: its engine, its flight record, and what its sources are told. Only here the state is changed."""
 
+import traceback
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from watchdog import config
+from watchdog.act import redact
 from watchdog.clock import Clock
 from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine, Settings
@@ -14,7 +16,7 @@ from watchdog.judge.facts.life import Phase
 from watchdog.judge.sentence import sentence, worst
 from watchdog.judge.verdict import Condition, Event, Intent, Status
 from watchdog.log import get
-from watchdog.observation import Acted, Header, Job, Observation, Operator, Probe, Self, Unit
+from watchdog.observation import Acted, Header, Job, Log, Observation, Operator, Probe, Self, Unit
 from watchdog.observe.source import Target
 from watchdog.recorder import Recorder
 from watchdog.state import Saved, StateFile, boot_id
@@ -24,6 +26,8 @@ PROVEN_S = 30.0
 CLOSER_S = 300.0
 """So long after readiness, canaries come at a shorter interval."""
 PENDING = 200
+FAULT_S = 600.0
+"""The same fault of a judge is told again after so long."""
 
 
 class Remark(msgspec.Struct, frozen=True):
@@ -78,6 +82,9 @@ class Watch:
         self.diary: deque[Remark] = deque(maxlen=PENDING)
         self.counts: dict[str, int] = {}
         self.dirty = False
+        self.faults = 0
+        """How often judging itself failed."""
+        self._faults_told: dict[str, float] = {}
         self._decided = decided
         if self.saved.paused:
             self.take(Operator(t=clock.now(), action="pause", until=self.saved.paused_until, reason=self.saved.pause_reason))
@@ -100,8 +107,19 @@ class Watch:
     # ---- observe and judge
 
     def take(self, x: Observation) -> None:
-        """Take in one observation: record it, judge it, hand out what was decided."""
-        self.recorder.take(x)
+        """Take in one observation: record it, judge it, hand out what was decided. Raises nothing."""
+        try:
+            x = without_secrets(x)
+            self.recorder.take(x)
+            self._remember(x)
+            for event in self.engine.observe(x):
+                self._event(event)
+            if isinstance(x, Unit | Job | Operator | Self | Acted):
+                self._tell_sources(x.t)
+        except Exception as e:  # noqa: BLE001  # a fault in one judge must not take the sources along
+            self._fault(e)
+
+    def _remember(self, x: Observation) -> None:
         self.latest[type(x)] = x
         kind = type(x).__name__.lower()
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -111,17 +129,28 @@ class Watch:
                 self.failed_probes.append(x)
         if isinstance(x, Operator):
             self._operator(x)
-        for event in self.engine.observe(x):
-            self._event(event)
-        if isinstance(x, Unit | Job | Operator | Self | Acted):
-            self._tell_sources(x.t)
 
     def tick(self) -> None:
-        """Judge now, whether or not anything was observed."""
+        """Judge now, whether or not anything was observed. Raises nothing."""
         now = self.clock.now()
-        for event in self.engine.tick(now):
-            self._event(event)
-        self._tell_sources(now)
+        try:
+            for event in self.engine.tick(now):
+                self._event(event)
+            self._tell_sources(now)
+        except Exception as e:  # noqa: BLE001
+            self._fault(e)
+
+    def _fault(self, e: Exception) -> None:
+        """A fault of our own while judging: told once in a while, with its place."""
+        self.faults += 1
+        now = self.clock.now()
+        last = traceback.extract_tb(e.__traceback__)[-1]
+        where = f"{type(e).__name__} at {Path(last.filename).name}:{last.lineno}"
+        if now - self._faults_told.get(where, -FAULT_S) >= FAULT_S:
+            self._faults_told[where] = now
+            self.log.error(
+                "internal-fault", message=f"judging failed ({where}: {e}); this is a fault of sglang-watchdog, please report it"
+            )
 
     def _event(self, event: Event) -> None:
         if event.condition is not None:
@@ -187,6 +216,10 @@ class Watch:
         """How the server is, in one sentence."""
         return sentence(self.engine, self.clock.now())
 
+    def ill(self) -> bool:
+        """Whether something that matters does not hold."""
+        return worst(self.engine) is not None
+
     def stand_down(self) -> str | None:
         """Why nothing may be done to the unit now; None if nothing forbids it."""
         return stand_down(self.engine.facts, self.clock.now())
@@ -196,3 +229,14 @@ class Watch:
         self.saved.ledger = self.engine.ledger
         self.saved.learned = self.engine.facts.learned
         return self.saved
+
+
+def without_secrets(x: Observation) -> Observation:
+    """The observation without API keys, passwords and what users asked: before it is kept, judged or told anywhere."""
+    if isinstance(x, Log):
+        clean = redact.secrets(redact.prompts(x.message))
+        return x if clean == x.message else msgspec.structs.replace(x, message=clean)
+    if isinstance(x, Probe) and x.outcome != "ok":
+        body, detail = (None if text is None else redact.secrets(text) for text in (x.body, x.detail))
+        return x if (body, detail) == (x.body, x.detail) else msgspec.structs.replace(x, body=body, detail=detail)
+    return x

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from watchdog.act.attempt import Outcome
-from watchdog.act.restart import restart, stop_kill
+from watchdog.act.restart import restart, see_through
 from watchdog.act.rights import Rights, rights
 from watchdog.clock import FakeClock
 from watchdog.systemd import RESYNC, BusUnavailableError, NoAnswerError, Signal, SystemdError, UnitState
@@ -79,6 +79,9 @@ class FakeBus:
 
     def is_own(self, job: str) -> bool:
         return job in self.owned
+
+    def own(self, job: str, kind: str) -> None:
+        self.owned.add(job)
 
     async def reset_failed(self, unit: str) -> None:
         self.calls.append("reset-failed")
@@ -262,21 +265,32 @@ async def test_errors_are_outcomes(error: SystemdError, result: str, stand_down:
     assert (outcome.result, outcome.stand_down) == (result, stand_down)
 
 
+DOWN = with_(UP, active_state="inactive", sub_state="dead")
+
+
 @pytest.mark.parametrize(
-    ("state", "owned", "result"),
+    ("job", "state", "result", "killed"),
     [
-        (STOPPING, True, "done"),
-        (STOPPING, False, "refused"),
-        (with_(STOPPING, job=None), False, "refused"),
-        (UP, True, "refused"),
+        (JOB, with_(STOPPING, active_exit_at=-60.0), "done", True),
+        (JOB, with_(STOPPING, active_exit_at=-5.0), "done", False),
+        (None, with_(STOPPING, active_exit_at=-60.0), "done", True),
+        (JOB, with_(ANEW, job=JOB, active_state="activating"), "done", False),
+        (JOB, with_(STOPPING, job="/job/stop", active_exit_at=-60.0), "unknown", False),
+        (JOB, ANEW, "done", False),
+        (None, ANEW, "done", False),
+        (JOB, DOWN, "unknown", False),
+        (None, UP, None, False),
+        (None, with_(UP, job="/job/stop"), None, False),
     ],
 )
-async def test_only_our_own_stop_is_killed(state: UnitState, owned: bool, result: str) -> None:
-    bus = FakeBus(FakeClock(), state, (0.0, [], state), (3.0, [removed("done")], ANEW))
-    bus.owned = {JOB} if owned else set()
-    outcome = await stop_kill(bus, "a.service", bus.clock)  # type: ignore[arg-type]
-    assert outcome.result == result
-    assert bus.calls == ([("kill", "all", signal.SIGKILL)] if result == "done" else [])
+async def test_a_restart_that_an_earlier_daemon_began_is_seen_through(
+    job: str | None, state: UnitState, result: str | None, killed: bool
+) -> None:
+    bus = FakeBus(FakeClock(), state, (0.5, [], state), (3.0, [removed("done")], with_(ANEW, job=None)))
+    bus.jobs[JOB] = "restart"
+    outcome = await see_through(bus, "a.service", bus.clock, job, stop_limit_s=30.0, inv="a1")  # type: ignore[arg-type]
+    assert (outcome.result if outcome else None) == result
+    assert bus.calls == ([("kill", "all", signal.SIGKILL)] if killed else [])
 
 
 def refused_as(name: str, text: str) -> Callable[[], SystemdError]:

@@ -15,6 +15,8 @@ What this relies on (systemd 252 and later):
 import contextlib
 from collections.abc import Callable
 
+import msgspec
+
 from watchdog.act.attempt import Attempt, Outcome
 from watchdog.clock import Clock
 from watchdog.systemd import Bus, JobConflictError, NoAnswerError, NoSuchUnitError, SystemdError, UnitState
@@ -111,33 +113,58 @@ def _start_limit_may_bite(state: UnitState, clock: Clock) -> bool:
     return clock.running() - state.inactive_exit_at <= state.start_limit_interval_s
 
 
-async def stop_kill(bus: Bus, unit: str, clock: Clock, *, kill_limit_s: float = KILL_LIMIT_S) -> Outcome:
-    """End a stop of our own restart that lasts too long, where `restart` is not there to do it (this daemon was started anew).
-
-    A stop that we did not order is none of our business: then nothing is done. After a start of the daemon, a job that it
-    remembers as its own is made known with `Bus.own`.
+async def see_through(
+    bus: Bus,
+    unit: str,
+    clock: Clock,
+    job: str | None,
+    *,
+    stop_limit_s: float,
+    inv: str | None = None,
+    kill_limit_s: float = KILL_LIMIT_S,
+    start_limit_s: float = START_LIMIT_S,
+) -> Outcome | None:
+    """Follow a restart that this daemon ordered before its own end, and end its stop by force as `restart` would have.
 
     Args:
         bus: the shared client; its `run` is somebody else's task.
         unit: its name.
         clock: the daemon's clock.
+        job: the job's object path, as `begun` was told; None where the end came between the order and systemd's answer. Then
+            a restart that is pending is taken for the one that was ordered.
+        stop_limit_s: a stop that lasts longer, in seconds from its beginning, is ended with SIGKILL.
+        inv: the life that the restart was to end.
         kill_limit_s: how long the processes may take to go after SIGKILL, in seconds.
+        start_limit_s: how long the start job may take, in seconds.
 
     Returns:
-        The outcome of the restart whose stop it was, or "refused".
+        The outcome of the restart; None if systemd knows nothing of one: it was never begun.
+
+    Raises:
+        SystemdError: systemd could not be asked.
     """
-    try:
-        path = await bus.load(unit)
-        async with bus.watch(path) as signals:
-            state = await bus.state(path)
-            if state.active_state != "deactivating":
-                return Outcome(result="refused", message=f"not killed: the unit is {state.active_state}, not stopping")
-            if state.job is None or not bus.is_own(state.job):
-                message = "not killed: the stop was not ordered by this daemon"
-                return Outcome(result="refused", message=message, stand_down=True)
-            attempt = Attempt(
-                bus=bus, unit=unit, path=path, job=state.job, before=state, clock=clock, signals=signals, began=clock.running()
-            )
-            return await attempt.follow(0.0, kill_limit_s, START_LIMIT_S)
-    except SystemdError as e:
-        return Outcome(result="refused", message=f"not killed: {e}")
+    path = await bus.load(unit)
+    async with bus.watch(path) as signals:
+        state = await bus.state(path)
+        if job is None and state.job is not None and await bus.job_type(state.job) in ("restart", "start"):
+            job = state.job
+        if job is None or state.job != job:
+            return _ended_unseen(state, job, inv)
+        bus.own(job, "restart")
+        left_at = state.active_exit_at if state.active_state == "deactivating" else None
+        began = clock.running() if left_at is None else left_at
+        before = msgspec.structs.replace(state, invocation=inv)
+        attempt = Attempt(bus=bus, unit=unit, path=path, job=job, before=before, clock=clock, signals=signals, began=began)
+        return await attempt.follow(stop_limit_s, kill_limit_s, start_limit_s)
+
+
+def _ended_unseen(state: UnitState, job: str | None, inv: str | None) -> Outcome | None:
+    """What became of a restart that is over, as far as the unit shows it."""
+    if state.invocation is not None and state.invocation != inv and state.up:
+        return Outcome(result="done", message="restarted while the watchdog itself was away", inv=state.invocation)
+    if job is None and state.invocation == inv and state.active_state != "deactivating":
+        return None
+    return Outcome(
+        result="unknown",
+        message=f"the restart ended while the watchdog itself was away; the unit is {state.active_state or 'not to be seen'}",
+    )

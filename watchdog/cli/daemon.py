@@ -3,10 +3,12 @@
 import argparse
 import asyncio
 import os
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from watchdog import config, log
+from watchdog.cli.exits import INTERNAL, OK
 from watchdog.cli.options import config_option
 
 
@@ -27,10 +29,18 @@ def run(args: argparse.Namespace) -> int:
     log.configure()
     from watchdog.daemon import Daemon  # noqa: PLC0415  # what only the daemon needs is not loaded for the other commands
 
-    asyncio.run(_run(Daemon(whole, Path(args.config))))
-    # A thread that is stuck in the kernel (a wedged driver, a dead disk) must not keep us from ending.
-    os._exit(0)
+    return asyncio.run(_run(Daemon(whole, Path(args.config))))
 
 
-async def _run(daemon: Any) -> None:
-    await daemon.run()
+async def _run(daemon: Any) -> NoReturn:
+    try:
+        await daemon.run()
+        status = OK
+    except Exception as e:  # noqa: BLE001
+        last = traceback.extract_tb(e.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        message = f"{type(e).__name__}: {e} (at {where}); this is a fault of sglang-watchdog, please report it"
+        log.get().critical("internal-fault", message=message)
+        status = INTERNAL
+    # Not through the interpreter's own end: a task or a thread that is stuck (a wedged driver, a dead disk) would hold us up.
+    os._exit(status)

@@ -1,0 +1,118 @@
+"""One watched server inside the daemon: its sources, its watch, and who acts for it."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from watchdog import config
+from watchdog.observation import Gpu, GpuDevice, GpuProc, Observation, Probe, Unit
+from watchdog.observe.cgroup import Cgroups
+from watchdog.observe.endpoint import EndpointSource
+from watchdog.observe.engine_info import EngineInfoSource
+from watchdog.observe.journal import JournalSource
+from watchdog.observe.memory import CgroupSource
+from watchdog.observe.myself import Senses
+from watchdog.observe.port import PortSource
+from watchdog.observe.processes import ProcessSource
+from watchdog.observe.scrape import ScrapeSource
+from watchdog.observe.source import Source
+from watchdog.observe.unit import UnitSource
+from watchdog.respond import Responder
+from watchdog.sources import Run
+from watchdog.systemd import Bus
+from watchdog.watch import Watch
+
+
+class Server:
+    """One watched server with all that belongs to it.
+
+    Attributes:
+        runs: its sources at work.
+        task: what runs them.
+        may_restart: whether polkit lets us restart its unit; None: not known.
+    """
+
+    def __init__(self, watch: Watch, responder: Responder) -> None:
+        self.watch = watch
+        self.responder = responder
+        self.endpoint: EndpointSource | None = None
+        self.journal: JournalSource | None = None
+        self.runs: list[Run] = []
+        self.task: asyncio.Task[None] | None = None
+        self.may_restart: bool | None = None
+        self._port: PortSource | None = None
+        self._processes: ProcessSource | None = None
+
+    def sources(self, settings: config.Sources, bus: Bus, cgroups: Cgroups) -> list[Source]:
+        """Fresh sources for this server, as its configuration wants them."""
+        target, clock = self.watch.target, self.watch.clock
+        self.journal = JournalSource(target, clock)
+        self._processes = ProcessSource(target, clock, settings, cgroups)
+        wanted: list[Source] = [
+            UnitSource(target, clock, bus, settings.unit_interval_s),
+            self.journal,
+            self._processes,
+            CgroupSource(target, clock, settings, cgroups),
+            EngineInfoSource(target, clock, cgroups),
+        ]
+        self.endpoint = self._port = None
+        if target.server.endpoint:
+            self.endpoint = EndpointSource(target, clock)
+            self._port = PortSource(target, clock, cgroups)
+            wanted += [self.endpoint, self._port]
+            if target.server.metrics.enabled:
+                wanted.append(ScrapeSource(target, clock))
+        return wanted
+
+    def take(self, x: Observation) -> None:
+        """Take in an observation of this server."""
+        self.watch.take(x)
+        if isinstance(x, Probe) and x.outcome == "refused" and self._port is not None:
+            self._port.look_now()
+        elif isinstance(x, Unit) and self._processes is not None:
+            self._processes.look_now()
+
+    def senses(self, bus: Bus) -> Senses:
+        """What we know of our senses, as far as they concern this server."""
+        gpu = self.watch.latest.get(Gpu)
+        return Senses(
+            journal_ok=None if self.journal is None else self.journal.healthy(),
+            bus_ok=bus.connected,
+            nvml_ok=gpu.ok if isinstance(gpu, Gpu) else None,
+            dropped=0 if self.journal is None else self.journal.dropped,
+            shutting_down=bus.shutting_down,
+            may_restart=self.may_restart,
+        )
+
+
+def owned(x: Gpu, own: str, others: Iterable[str]) -> Gpu:
+    """The same GPUs, their processes told apart: of the cgroup `own`, of another watched server (unknown), or a stranger's."""
+    others = list(others)
+
+    def whose(p: GpuProc) -> GpuProc:
+        paths = _cgroups_of(p.pid)
+        if paths is None:
+            return p
+        mine = bool(own) and any(_below(path, own) for path in paths)
+        neighbour = any(_below(path, other) for path in paths for other in others)
+        return msgspec.structs.replace(p, in_unit=True if mine else None if neighbour else False)
+
+    def seen(g: GpuDevice) -> GpuDevice:
+        return g if not g.procs else msgspec.structs.replace(g, procs=[whose(p) for p in g.procs])
+
+    return msgspec.structs.replace(x, gpus=[seen(g) for g in x.gpus])
+
+
+def _below(path: str, cgroup: str) -> bool:
+    return path == cgroup or path.startswith(f"{cgroup}/")
+
+
+def _cgroups_of(pid: int) -> list[str] | None:
+    """The cgroups of a process (cgroups(7)), one for each hierarchy; None if it is gone or hidden."""
+    try:
+        text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
