@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 COLOURS = {"ok": "32", "odd": "33", "bad": "31", "unknown": "35", "dim": "2", "strong": "1"}
+SPANS = ((60, 1, "min", "s", 60), (3600, 60, "h", "min", 24), (86400, 3600, "d", "h", 10**9))
+"""Seconds of the larger and of the smaller unit, their names, and how many of the larger are too many for it."""
 WIDTH_ELSEWHERE = 120
 """Columns where the output is no terminal."""
 
@@ -75,11 +77,9 @@ def span(seconds: float | None) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
-    for big, small, name, below in ((60, 1, "min", "s"), (3600, 60, "h", "min"), (86400, 3600, "d", "h")):
-        if whole < 60 * big or (big == 3600 and whole < 86400) or big == 86400:
-            rest = whole % big // small
-            return f"{whole // big} {name}" + (f" {rest} {below}" if rest else "")
-    raise AssertionError(seconds)
+    big, small, name, below, _ = next(unit for unit in SPANS if whole < unit[0] * unit[4])
+    rest = whole % big // small
+    return f"{whole // big} {name}" + (f" {rest} {below}" if rest else "")
 
 
 def moment(at: str | None) -> str:

@@ -1,0 +1,62 @@
+# Bash completion for sglang-watchdog. Installed as /usr/share/bash-completion/completions/sglang-watchdog.
+# A test compares it with the program: tests/cli/test_completions.py.
+
+_sglang_watchdog() {
+    local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" verb="" word words=""
+    COMPREPLY=()
+
+    case $before in
+        --config | --output)
+            mapfile -t COMPREPLY < <(compgen -f -- "$current")
+            return
+            ;;
+        --channel)
+            mapfile -t COMPREPLY < <(compgen -W "journal webhook alertmanager apprise" -- "$current")
+            return
+            ;;
+    esac
+
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        case $word in
+            -*) ;;
+            *)
+                if [[ -z $command ]]; then
+                    command=$word
+                elif [[ -z $verb ]]; then
+                    verb=$word
+                fi
+                ;;
+        esac
+    done
+    [[ $command == incident || $command == alert ]] || verb=""
+
+    case "$command${verb:+ $verb}" in
+        "") words="run verify wait status explain watch history pause resume acknowledge repaired check-config incident alert replay standin --help --version" ;;
+        run) words="--config --help" ;;
+        verify) words="--config --help --json --limit --server --strict" ;;
+        wait) words="--config --help --server --timeout" ;;
+        status) words="--config --help --json --server" ;;
+        explain) words="--config --help --json --server" ;;
+        watch) words="--config --help --interval --server" ;;
+        history) words="--config --help --json --lines --server" ;;
+        pause) words="--config --help --json --reason --server" ;;
+        resume) words="--config --help --json --reason --server" ;;
+        acknowledge) words="--config --help --json --reason --server" ;;
+        repaired) words="--config --help --json --reason --server" ;;
+        check-config) words="--help --json" ;;
+        incident) words="list show export --help" ;;
+        "incident list") words="--config --help --json --server" ;;
+        "incident show") words="--config --help --json --server" ;;
+        "incident export") words="--config --help --json --output --server" ;;
+        alert) words="test --help" ;;
+        "alert test") words="--channel --config --help --json" ;;
+        replay) words="--config --help" ;;
+        standin) words="" ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    if [[ $command == check-config || $command == replay ]] && [[ $current != -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    fi
+}
+
+complete -o filenames -F _sglang_watchdog sglang-watchdog
