@@ -277,6 +277,7 @@ class Daemon:
             await self._flush()
             now = self.clock.now()
             for server in self.servers.values():
+                await server.learner.keep()
                 if server.watch.dirty or now - saved >= SAVE_S:
                     await server.responder.save()
             if now - saved >= SAVE_S:

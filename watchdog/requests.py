@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from watchdog.learning import RefusedError
 from watchdog.observation import PROBES, Operator
 from watchdog.view import server_view
 
@@ -28,6 +29,7 @@ class Requests:
             "operator": self._operator,
             "reload": self._reload,
             "probe": self._probe,
+            "baseline": self._baseline,
         }
         if not isinstance(command, str) or command not in known:
             return {"error": f"unknown command {command!r}; known are {', '.join(known)}"}
@@ -89,3 +91,19 @@ class Requests:
             if s.endpoint is not None:
                 probes[s.watch.server.name] = msgspec.to_builtins(await s.endpoint.probe_now(kind))
         return {"done": "probe", "probes": probes}
+
+    async def _baseline(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Show the baseline beside the present life, or make this life the baseline."""
+        action = request.get("action")
+        if action not in ("show", "learn", "accept"):
+            return {"error": f"action must be show, learn or accept, not {action!r}"}
+        chosen = self._chosen(request)
+        if action != "show":
+            if len(chosen) != 1:
+                return {"error": f"name the server: {', '.join(s.watch.server.name for s in chosen)}"}
+            try:
+                chosen[0].learner.accept(action, changed_too=action == "accept")
+            except RefusedError as e:
+                return {"error": str(e)}
+            await chosen[0].learner.keep()
+        return {"baselines": [s.learner.describe() for s in chosen]}

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from watchdog import config
+from watchdog.learning import Learner
 from watchdog.observation import Gpu, GpuDevice, GpuProc, Observation, Probe, Unit
 from watchdog.observe.cgroup import Cgroups
 from watchdog.observe.endpoint import EndpointSource
@@ -37,6 +38,7 @@ class Server:
     def __init__(self, watch: Watch, responder: Responder) -> None:
         self.watch = watch
         self.responder = responder
+        self.learner = Learner(watch)
         self.endpoint: EndpointSource | None = None
         self.journal: JournalSource | None = None
         self.runs: list[Run] = []

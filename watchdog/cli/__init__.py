@@ -20,6 +20,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "history": ("history",),
     "operator": ("pause", "resume", "acknowledge", "repaired"),
     "check_config": ("check-config",),
+    "baseline": ("baseline",),
     "incident": ("incident",),
     "alert": ("alert",),
     "replay": ("replay",),

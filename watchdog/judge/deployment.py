@@ -21,7 +21,7 @@ def judge(f: Facts, a: Account) -> Verdict:
     if f.life.phase() is not Phase.SERVING or server is None or known is None:
         message = "No baseline has been made yet." if known is None else "The server's arguments are not known yet."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NoBaseline" if known is None else "NotServing", message=message)
-    changes = known.identity.differences(identity_of(server.args, server.version, known.identity.host))
+    changes = known.identity.differences(identity_of(server.args, server.version, f.host))
     if changes:
         shown = ", ".join(change(*c) for c in changes[:6]) + (f" and {len(changes) - 6} more" if len(changes) > 6 else "")
         message = f"The deployment has changed since its baseline of {known.made_at[:10]}: {shown}."

@@ -17,7 +17,7 @@ from watchdog.judge.facts.senses import Senses
 from watchdog.judge.facts.speed import Speed
 from watchdog.judge.facts.start import Start
 from watchdog.judge.facts.work import Work
-from watchdog.sglang import arguments
+from watchdog.sglang import arguments, startup
 from watchdog.sglang.loglines import Line, Mark, classify
 
 SETTLE_S = 600.0
@@ -41,6 +41,8 @@ class Facts:
         self.refusals = Refusals()
         self.pause = Pause()
         self.accepted = Accepted()
+        self.host = ""
+        """The machine's name, by which a baseline is known; "" in a replay."""
         self.speed = Speed()
         self.cache_use = CacheUse()
         self.memory = Memory()
@@ -301,7 +303,16 @@ class Facts:
         whole = self.learned.start_s
         if whole is None or since is None:
             return self.start.eta_s if self.start.step is not None and self.start.eta_s else None
-        return max(0.0, whole - (now - since))
+        return max(0.0, whole - (now - since), self._ahead_s(now))
+
+    def _ahead_s(self, now: float) -> float:
+        """What this phase and those after it took in earlier starts, less what is done of it; 0 where that is unknown."""
+        start, phases = self.start, self.learned.phases
+        if start.step is None or start.step_since is None:
+            return 0.0
+        order = list(startup.PHASES)
+        here = start.eta_s if start.bar is not None else phases.get(start.step.value, 0.0) - (now - start.step_since)
+        return max(0.0, here or 0.0) + sum(phases.get(p.value, 0.0) for p in order[order.index(start.step) + 1 :])
 
     def learned_step_s(self, title: str) -> float | None:
         """How long this phase took in earlier starts, in seconds; None if unknown."""
@@ -313,6 +324,6 @@ class Facts:
         if known is None or server is None:
             return None
         if self._usual is None or self._usual[0] is not known or self._usual[1] is not server:
-            differs = known.identity.differences(identity_of(server.args, server.version, known.identity.host))
+            differs = known.identity.differences(identity_of(server.args, server.version, self.host))
             self._usual = (known, server, not differs)
         return known if self._usual[2] else None

@@ -26,8 +26,8 @@ class Start:
         self.step_since = t
         self.bar: float | None = None
         self.eta_s: float | None = None
-        self.announced_pool = 0.0
-        self.warm: dict[str, float] = {}
+        self.took: dict[str, float] = {}
+        """How long each phase took that is over, by its name for people, in seconds."""
         self._shapes: set[str] = set()
         self._bar_done = -1.0
         self._high: dict[str, int] = {}
@@ -41,6 +41,9 @@ class Start:
             self._bar(t, line)
         phase = startup.phase_of(line.mark) if line is not None else None
         if phase is not None and phase is not self.step:
+            if self.step is not None and self.step_since is not None:
+                # Ranks interleave, and a draft model goes through phases again: what belongs to one phase adds up.
+                self.took[self.step.value] = self.took.get(self.step.value, 0.0) + max(0.0, t - self.step_since)
             self.step, self.step_since, self.bar, self._bar_done = phase, t, None, -1.0
             self._progress(t, f"{phase.value}")
         shape = DIGITS.sub("#", o.message[:200]).strip()
