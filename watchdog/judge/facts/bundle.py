@@ -210,9 +210,9 @@ class Facts:
         self.life.see_probe(x)
         if x.probe in ("chat", "prefix"):
             self.answers.see(x)
+            self.speed.see_probe(x, alone=self.alone())
         return x.outcome != "ok" or not was_ready
 
-            self.speed.see_probe(x, alone=self.alone())
     def _metrics(self, x: o.Metrics) -> None:
         if not self._present(x):
             return
@@ -222,10 +222,10 @@ class Facts:
         self.metrics_failed_at = None
         self.work.see_metrics(x)
         self.accepted.see_metrics(x, moving=self.work.scrape_moved_at == x.t)
-        count, total = x.values.get(f"{FIRST_TOKEN}_count"), x.values.get(f"{FIRST_TOKEN}_sum")
-        if count is not None and total is not None:
         self.speed.see_metrics(x)
         self.cache_use.see(x)
+        count, total = x.values.get(f"{FIRST_TOKEN}_count"), x.values.get(f"{FIRST_TOKEN}_sum")
+        if count is not None and total is not None:
             self._ttft.append((x.t, count, total))
             while self._ttft and self._ttft[0][0] < x.t - 600.0:
                 self._ttft.pop(0)
@@ -266,17 +266,17 @@ class Facts:
         """How many scheduler processes there should be here; at least 1."""
         return max(1, arguments.ranks_here(self.life.server.args)) if self.life.server is not None else 1
 
-    def metrics_fail(self, now: float) -> bool:
-        """Whether scrapes fail at the moment, though the endpoint is there."""
-        return self.metrics_failed_at is not None and now - self.metrics_failed_at < 60.0
-
-    def first_token_wait_s(self, now: float) -> float:
     def alone(self) -> bool:
         """Whether at most our own request was in the engine when it was last heard of."""
         running = self.work.figure("num_running_reqs", "running")
         queue = self.work.figure("num_queue_reqs", "queue")
         return (running or 0.0) <= 1 and not queue
 
+    def metrics_fail(self, now: float) -> bool:
+        """Whether scrapes fail at the moment, though the endpoint is there."""
+        return self.metrics_failed_at is not None and now - self.metrics_failed_at < 60.0
+
+    def first_token_wait_s(self, now: float) -> float:
         """The mean time to first token of the requests of the last minutes, in seconds; 0 if none is known."""
         recent = [s for s in self._ttft if s[0] > now - 300.0]
         if len(recent) < 2:
