@@ -1,7 +1,10 @@
 """GPUs and their driver: what they are worth as evidence, and when they make a restart useless."""
 
+from msgspec import structs
+
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.devices import Devices
+from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import format_gib as gib
 
@@ -17,6 +20,8 @@ def judge(f: Facts, now: float) -> Verdict:
     fault = _fault(d)
     if fault is not None:
         veto, alert = fault
+        if f.life.down or (f.life.phase() is Phase.OFF and any(not x.asked for x in f.life.deaths)):
+            veto = structs.replace(veto, unmet=any(not x.asked for x in f.life.deaths))
         return Verdict(type=kind, status=Status.FALSE, reason=veto.reason, message=veto.message, calls=(veto, alert))
     if d.last is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No GPU has been looked at.")
@@ -46,7 +51,7 @@ def _fault(d: Devices) -> tuple[Call, Call] | None:
         return _both(
             "DriverMismatch", message, "Reboot, or reload the kernel module, when it suits; do not restart the server before.", ()
         )
-    if d.error == "driver_timeout":
+    if d.error == "driver_timeout" and d.bad_rounds >= POLLS:
         message = "The NVIDIA driver does not answer: calls into it never return."
         return _both("DriverWedged", message, "Reboot the host; a restart of the server would hang in the driver too.", ())
     if d.error == "lost" and d.bad_rounds >= POLLS:

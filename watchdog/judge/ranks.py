@@ -52,7 +52,7 @@ def _dying(f: Facts, now: float) -> Verdict | None:
     if life.dying_at is None or life.dying_line is None:
         return None
     age = now - life.dying_at
-    text = life.dying_line.message[:160]
+    text = (life.cause or life.dying_line).message[:160]
     diagnose = Call(want=Want.DIAGNOSE, reason="FatalLine", message=f"A fatal line: {text}", severity=Severity.WARNING)
     served_since = f.probes.last_answer(("chat",)) or 0.0
     if f.work.stepped_at is not None and f.work.stepped_at > life.dying_at + 10 and age > 20:

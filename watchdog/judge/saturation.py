@@ -28,10 +28,12 @@ def judge(f: Facts, now: float) -> Verdict:
             advice="Send less, or raise --max-queued-requests; a restart loses all of it.",
         )
         return Verdict(type=kind, status=Status.FALSE, reason="QueueFull", message=message, calls=(call,))
+    if f.pause.holds(now):
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="Paused", message=f"Generation is paused: {f.pause.said}.")
     since = f.work.queue_since
     if queue is None or queue <= 0 or since is None:
         return Verdict(type=kind, status=Status.TRUE, reason="NoQueue", message=f"{running or 0:.0f} running, none waiting.")
-    lasting = now - max(since, f.forgiven_at or since)
+    lasting = now - max(since, f.forgiven_at or since, f.pause.ended_at or since)
     stepping = f.work.stepped_at is not None and now - f.work.stepped_at < 120
     shown = f"{queue:.0f} waiting and {running or 0:.0f} running for {lasting / 60:.0f} min"
     waits = len(chats) >= 2 or f.first_token_wait_s(now) > WAIT_S

@@ -4,8 +4,11 @@ from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.sglang.startup import Phase as Step
 
 CPU_BUSY_CORES = 0.5
+AFTER_GRAPHS = (Step.GRAPHS, Step.HOST_POOL, Step.WARM_UP, Step.READY)
+"""A node without an API tells of no step after these, and says no word when it is ready."""
 
 
 def judge(f: Facts, policy: Judging, now: float) -> Verdict:
@@ -18,6 +21,8 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         return Verdict(type=kind, status=Status.TRUE, reason="Ready", message=f"Ready: told by {how}.")
     if phase is not Phase.STARTING:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotStarting", message=f"The server is {phase.value}.")
+    if life.headless and start.step in AFTER_GRAPHS:
+        return Verdict(type=kind, status=Status.TRUE, reason="Ready", message="All steps that this node tells of are done; it has no API.")
     since = life.since if life.since is not None else now
     title = start.step.value if start.step else "its first lines"
     last = max(t for t in (start.progress_at, since, f.forgiven_at) if t is not None)

@@ -3,7 +3,7 @@
 from collections import deque
 
 from watchdog.judge import text
-from watchdog.judge.facts.probes import refused_us
+from watchdog.judge.facts.probes import queue_full, refused_us
 from watchdog.judge.text import Quality
 from watchdog.observation import Probe
 
@@ -24,12 +24,16 @@ class Answers:
         self.errors: deque[Probe] = deque(maxlen=50)
         """The present run of canaries that got an HTTP error or a malformed body at once."""
         self.last_answer: Probe | None = None
+        self.content: deque[tuple[float, bool]] = deque(maxlen=60)
+        """(t, whether content came) of answers that ended by themselves: reasoning without content is a parser's fault."""
 
     def see(self, o: Probe) -> None:
         """Take in a chat or prefix probe of the present life."""
         if o.outcome == "ok" and o.answer is not None:
             self.errors.clear()
             self.last_answer = o
+            if o.answer.finish_reason == "stop" and (o.answer.text or o.answer.reasoning):
+                self.content.append((o.t, bool((o.answer.text or "").strip()) or o.answer.tool_calls > 0))
             graded = text.grade(o.answer, o.expects)
             if graded.quality is Quality.GOOD:
                 self.bad.clear()
@@ -38,7 +42,7 @@ class Answers:
                 self.last_good_at = o.t
             elif graded.quality in (Quality.DEGENERATE, Quality.EMPTY):
                 self.bad.append((o.t, str(graded.quality), graded.reason))
-        elif o.outcome in ("malformed", "reset") or (o.outcome == "status" and not refused_us(o)):
+        elif o.outcome in ("malformed", "reset") or (o.outcome == "status" and not refused_us(o) and not queue_full(o)):
             self.errors.append(o)
         elif o.outcome == "ok":
             self.errors.clear()

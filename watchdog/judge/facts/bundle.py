@@ -160,6 +160,8 @@ class Facts:
         if self.life.ready_at is None:
             self.start.see_line(x, line)
         if line is None:
+            if "pdate " in x.message:
+                self.pause.see_text(x.written, x.message)
             return False
         self._line(x, line)
         return line.fatal or line.mark in (Mark.READY, Mark.SIGTERM)
@@ -201,7 +203,7 @@ class Facts:
             return False
         if self.forgiven_at is not None and x.t - (x.total_s or 0.0) < self.forgiven_at and x.outcome != "ok":
             return False
-        if self.life.port_taken:
+        if self.life.port_taken or (self.life.headless and x.outcome != "ok"):
             return False
         self.probes.see(x)
         self.refusals.see_probe(x)
@@ -231,7 +233,10 @@ class Facts:
                 self._ttft.pop(0)
 
     def _procs(self, x: o.Procs) -> bool:
-        if not self._present(x) or not self.life.active:
+        if not self._present(x):
+            return False
+        if not self.life.active:
+            self.ranks.see_left(x)
             return False
         self.ranks.see(x)
         self.memory.see_procs(x, settled=self._settled(x.t), ready_at=self.life.ready_at)

@@ -66,11 +66,14 @@ CAUSES = (
     Mark.LEAK_CHECK,
     Mark.WATCHDOG_FIRED,
     Mark.MEMORY_UNBALANCED,
+    Mark.HICACHE_TROUBLE,
+    Mark.FATAL,
     Mark.TRACEBACK_END,
     Mark.CHILD_DEAD,
     Mark.EXCEPTION,
-    Mark.FATAL,
 )
+TRACEBACK_S = 5.0
+"""The last line of a traceback that comes so soon after a fatal line names its cause."""
 
 
 class Life:
@@ -187,8 +190,14 @@ class Life:
             if self.dying_at is None:
                 self.dying_at, self.dying_line = o.written, line
             self.end_announced = self.end_announced or mark in ANNOUNCED
-            if self.cause is None or _rank(mark) < _rank(self.cause.mark):
-                self.cause = line
+            self._blame(line)
+        elif self.dying_at is not None and _rank(mark) < len(CAUSES) and o.written - self.dying_at <= TRACEBACK_S:
+            self._blame(line)
+
+    def _blame(self, line: Line) -> None:
+        """Keep the line that names the cause best; the first of its kind."""
+        if self.cause is None or _rank(line.mark) < _rank(self.cause.mark):
+            self.cause = line
 
     def see_probe(self, o: Probe) -> None:
         """An answer of the API proves that this life is ready (it is 503 while it starts)."""
@@ -262,6 +271,11 @@ class Life:
     def port_taken(self) -> bool:
         """Whether somebody outside the unit listens on the server's port."""
         return self.port is not None and self.stranger_since is not None and self.port.t - self.stranger_since >= 2.0
+
+    @property
+    def headless(self) -> bool:
+        """Whether this node has no API of its own: rank 1 and later of several (server_args.py, --node-rank)."""
+        return (self.number("node_rank") or 0) > 0
 
     def phase(self) -> Phase:
         """Where the unit is in its life now."""

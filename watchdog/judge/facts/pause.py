@@ -3,7 +3,7 @@
 from watchdog.observation import Probe
 from watchdog.sglang.loglines import Line
 
-STOPS = ("/pause_generation", "/release_memory_occupation", "/update_weights", "/init_weights_update_group", "/flush_cache")
+STOPS = ("/pause_generation", "/release_memory_occupation", "/init_weights_update_group")
 GOES_ON = ("/continue_generation", "/resume_memory_occupation")
 LONGEST_S = 1800.0
 """A pause that nobody ends is believed for so long."""
@@ -19,6 +19,7 @@ class Pause:
         """A new life is not paused."""
         self.since: float | None = None
         self.said = ""
+        self.ended_at: float | None = None
         self._health_ok_at: float | None = None
         self._health_failed_at: float | None = None
 
@@ -28,9 +29,22 @@ class Pause:
         if line.text.get("method") != "POST" or not 200 <= line.fields.get("status", 0) < 300:
             return
         if path.startswith(GOES_ON):
-            self.since = None
-        elif path.startswith(STOPS) and not path.startswith("/flush_cache"):
+            self._end(t)
+        elif path.startswith("/update_weights"):
+            self._end(t)  # said when the update is done
+        elif path.startswith(STOPS):
             self.since, self.said = t, f"somebody called {path.split('?')[0]}"
+
+    def see_text(self, t: float, message: str) -> None:
+        """Take in a line that has no mark: a weight update stops the engine between these two (model_runner.py)."""
+        if "Update engine weights online from disk begin" in message:
+            self.since, self.said = t, "its weights are being updated"
+        elif "Update weights end." in message:
+            self._end(t)
+
+    def _end(self, t: float) -> None:
+        if self.since is not None:
+            self.since, self.ended_at = None, t
 
     def see_probe(self, o: Probe) -> None:
         """/ready turns 503 at once in a pause, but in a hang only after a /health has failed (SGLang 0.5.20 and later)."""
@@ -40,7 +54,7 @@ class Pause:
             elif o.outcome != "skipped":
                 self._health_failed_at = o.t
         elif o.probe == "ready" and o.outcome == "ok":
-            self.since = None
+            self._end(o.t)
         elif o.probe == "ready" and o.status == 503 and self.since is None:
             good = self._health_ok_at
             if good is not None and (self._health_failed_at is None or self._health_failed_at < good):

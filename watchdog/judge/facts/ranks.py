@@ -18,6 +18,8 @@ class Ranks:
     def begin(self) -> None:
         """A new life: no process of it was seen yet."""
         self.last: Procs | None = None
+        self.left: list[Proc] = []
+        """Engine processes that are still there though systemd holds the unit to be down."""
         self.known: dict[int, Proc] = {}
         """Essential processes that were seen in this life: pid → process."""
         self.missing: dict[int, tuple[float, int]] = {}
@@ -48,6 +50,10 @@ class Ranks:
             else:
                 since, looks = self.missing.get(pid, (o.t, 0))
                 self.missing[pid] = (since, looks + 1)
+
+    def see_left(self, o: Procs) -> None:
+        """Take in a look at the processes of a unit that is down."""
+        self.left = [x for x in o.procs if processes.role(x.name) in ESSENTIAL and x.state != "Z"]
 
     def compiling(self, now: float) -> bool:
         """Whether a compiler was seen in the unit lately."""

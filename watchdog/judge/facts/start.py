@@ -37,7 +37,7 @@ class Start:
         t = o.written
         if line is not None and line.mark in NO_PROGRESS:
             return
-        if line is not None and line.mark in (Mark.WEIGHTS_PROGRESS, Mark.GRAPHS_PROGRESS, Mark.WARMUP):
+        if line is not None and ("done" in line.fields or line.mark is Mark.WARMUP):
             self._bar(t, line)
         phase = startup.phase_of(line.mark) if line is not None else None
         if phase is not None and phase is not self.step:
