@@ -21,6 +21,7 @@ from watchdog.judge import (
     requests,
     saturation,
     senses,
+    shape,
     speculation,
     speed,
     startup,
@@ -91,6 +92,7 @@ class Engine:
             ranks.judge(f, now),
             *progress.judge(f, policy, now),
             answers.judge(f, policy, now),
+            shape.judge(f, now),
             saturation.judge(f, now),
             *memory.judge(f, held, policy),
             devices.judge(f, now),
@@ -100,7 +102,7 @@ class Engine:
             deployment.judge(f, held),
             requests.judge(f, now),
             trouble.judge(f, now),
-            vetoes.judge(f, now),
+            vetoes.judge(f, self.settings.restart, now),
             deeds.judge(f),
         ]
 

@@ -14,6 +14,7 @@ from watchdog.judge.facts.probes import Probes
 from watchdog.judge.facts.ranks import Ranks
 from watchdog.judge.facts.refusals import Refusals
 from watchdog.judge.facts.senses import Senses
+from watchdog.judge.facts.shapes import Shapes
 from watchdog.judge.facts.speed import Speed
 from watchdog.judge.facts.start import Start
 from watchdog.judge.facts.work import Work
@@ -40,6 +41,7 @@ class Facts:
         self.answers = Answers()
         self.refusals = Refusals()
         self.pause = Pause()
+        self.shapes = Shapes(self.learned)
         self.accepted = Accepted()
         self.host = ""
         """The machine's name, by which a baseline is known; "" in a replay."""
@@ -212,6 +214,7 @@ class Facts:
         self.life.see_probe(x)
         if x.probe in ("chat", "prefix"):
             self.answers.see(x)
+            self.shapes.see(x)
             self.speed.see_probe(x, alone=self.alone())
         return x.outcome != "ok" or not was_ready
 
@@ -250,6 +253,8 @@ class Facts:
             self.pause_reason = x.reason or ""
         elif x.action == "resume":
             self.paused_until = None
+        elif x.action == "acknowledge":
+            self.shapes.accept()
         elif x.action == "repaired":
             self.devices.repaired()
             self.life.deaths.clear()

@@ -4,6 +4,8 @@ import statistics
 
 import msgspec
 
+from watchdog.judge.text import Shape
+
 KEPT_STARTS = 5
 
 
@@ -28,11 +30,13 @@ class Learned(msgspec.Struct, kw_only=True):
         start_s: how long a start took (median), in seconds.
         phases: how long each phase of a start took (median), by its title, in seconds.
         starts: the last starts that were seen whole.
+        shape: the shape that the canary's answers have as a rule.
     """
 
     start_s: float | None = None
     phases: dict[str, float] = {}
     starts: list[OneStart] = []
+    shape: Shape | None = None
 
     def add_start(self, start: OneStart) -> None:
         """Take in a start; medians of the last few count, so that one slow disk cache does not set the rule."""

@@ -1,0 +1,95 @@
+"""The shape of answers: learned when steady, a change told when steady, over lives."""
+
+from watchdog.judge import shape
+from watchdog.judge.facts import Facts
+from watchdog.judge.facts.learned import Learned
+from watchdog.judge.verdict import Status, Want
+from watchdog.observation import Answer, Operator, Probe, Unit
+
+INV = "a" * 32
+
+
+def served(learned: Learned | None = None) -> Facts:
+    f = Facts(learned)
+    f.see(Unit(t=0.0, inv=INV, load_state="loaded", active_state="active", sub_state="running", since=-7200.0))
+    return f
+
+
+def chat(t: float, text: str | None = "Paris.", reasoning: str | None = "The capital is asked.", inv: str = INV) -> Probe:
+    answer = Answer(text=text, reasoning=reasoning, finish_reason="stop", model="kimi-k2.5", prompt_tokens=20, completion_tokens=12)
+    return Probe(t=t, inv=inv, probe="chat", outcome="ok", status=200, total_s=0.5, limit_s=60.0, answer=answer)
+
+
+def told(f: Facts, now: float) -> list[str]:
+    return [c.reason for c in shape.judge(f, now).calls if c.want is Want.ALERT]
+
+
+def test_reasoning_that_moves_into_the_text_is_told_once_it_is_steady() -> None:
+    f = served()
+    for n in range(3):
+        f.see(chat(10.0 * n))
+
+    assert shape.judge(f, 30.0).status is Status.TRUE
+
+    moved = "<think>The capital is asked.</think>Paris."
+    f.see(chat(40.0, moved, None))
+    f.see(chat(50.0, moved, None))
+
+    assert shape.judge(f, 55.0).status is Status.UNKNOWN
+
+    f.see(chat(60.0, moved, None))
+    verdict = shape.judge(f, 65.0)
+
+    assert told(f, 65.0) == ["AnswerShapeChanged"]
+    assert "the reasoning moved into the text" in verdict.message
+    assert "before: text and reasoning" in verdict.message
+
+    f.see(chat(70.0))
+
+    assert shape.judge(f, 75.0).status is Status.TRUE
+
+
+def test_a_deployment_that_changes_the_shape_is_noticed_in_its_new_life() -> None:
+    f = served()
+    for n in range(3):
+        f.see(chat(10.0 * n))
+    second = "b" * 32
+    f.see(Unit(t=40.0, inv=second, load_state="loaded", active_state="active", sub_state="running", since=-7200.0))
+    for n in range(3):
+        f.see(chat(50.0 + n, None, "All of it.", second))
+
+    assert told(f, 60.0) == ["AnswerShapeChanged"]
+
+
+def test_what_was_learned_before_counts_and_a_person_can_accept_the_new_shape() -> None:
+    learned = Learned()
+    first = served(learned)
+    for n in range(3):
+        first.see(chat(10.0 * n))
+    f = served(learned)
+    for n in range(3):
+        f.see(chat(10.0 * n, "Paris.", None))
+
+    assert told(f, 30.0) == ["AnswerShapeChanged"]
+
+    f.see(Operator(t=40.0, action="acknowledge"))
+    for n in range(3):
+        f.see(chat(50.0 + n, "Paris.", None))
+
+    assert shape.judge(f, 60.0).status is Status.TRUE
+
+
+def test_shapes_that_alternate_are_neither_learned_nor_told() -> None:
+    f = served()
+    for n in range(20):
+        f.see(chat(10.0 * n, "Paris.", None if n % 2 else "Hm."))
+
+    assert shape.judge(f, 300.0).status is Status.UNKNOWN
+
+
+def test_garbage_has_no_shape() -> None:
+    f = served()
+    for n in range(6):
+        f.see(chat(10.0 * n, "!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!", None))
+
+    assert shape.judge(f, 100.0).reason == "NotLearned"

@@ -1,0 +1,53 @@
+"""The shape of the canary's answers: where their parts land. Kept over lives, since it is after a deployment that it changes."""
+
+from watchdog.judge import text
+from watchdog.judge.facts.learned import Learned
+from watchdog.judge.text import Quality, Shape
+from watchdog.observation import Probe
+
+STEADY = 3
+"""So many answers in a row that agree make a shape, or a change of it."""
+
+
+class Shapes:
+    """Folds good answers of the chat canary. The usual shape is remembered in what was learned."""
+
+    def __init__(self, learned: Learned) -> None:
+        self._learned = learned
+        self._candidate: Shape | None = None
+        self._agreeing = 0
+        self.changed: list[tuple[float, str]] = []
+        """The present run of answers that differ from the usual shape: (t, what changed)."""
+
+    @property
+    def usual(self) -> Shape | None:
+        """The shape that answers have as a rule; None before enough were seen."""
+        return self._learned.shape
+
+    def see(self, o: Probe) -> None:
+        """Take in a chat probe."""
+        if o.probe != "chat" or o.outcome != "ok" or o.answer is None:
+            return
+        if text.grade(o.answer, o.expects).quality is not Quality.GOOD:
+            return
+        shape = text.shape(o.answer)
+        if self.usual is None:
+            self._learn(shape)
+            return
+        change = text.drift(self.usual, shape)
+        if change is None:
+            self.changed.clear()
+        else:
+            self.changed.append((o.t, change))
+
+    def _learn(self, shape: Shape) -> None:
+        self._agreeing = self._agreeing + 1 if shape == self._candidate else 1
+        self._candidate = shape
+        if self._agreeing >= STEADY:
+            self._learned.shape = shape
+
+    def accept(self) -> None:
+        """A person says that the answers are as they should be: learn their shape anew."""
+        self._learned.shape = None
+        self._candidate, self._agreeing = None, 0
+        self.changed.clear()
