@@ -5,10 +5,9 @@ import contextlib
 import random
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -17,6 +16,7 @@ from watchdog.act.alerts import wording
 from watchdog.act.alerts.alertmanager import RESEND_S, Alertmanager
 from watchdog.act.alerts.apprise_channel import Apprise
 from watchdog.act.alerts.book import Book, Draft, Pages, Rules
+from watchdog.act.alerts.channel import CHANNELS, KEYS, Channel, Counts, Logger, Result, error_of
 from watchdog.act.alerts.http import SendError
 from watchdog.act.alerts.notice import ENDED, Cause, Item, Message, News
 from watchdog.act.alerts.outbox import Outbox, backoff_s
@@ -26,56 +26,12 @@ from watchdog.clock import Clock
 from watchdog.judge.verdict import Intent, Severity
 from watchdog.worker import BusyError, Worker
 
-CHANNELS = ("journal", "webhook", "alertmanager", "apprise")
-KEYS = {"webhook": "webhook_url", "alertmanager": "alertmanager_url", "apprise": "apprise_urls_file"}
 BOOK = "book.json"
 KNOWN = "alertmanager.json"
 LOOK_S = 5.0
 """So often the book is looked at without an intent: repeats are due, mutes end, room comes up under the hourly limit."""
 SAVE_LIMIT_S = 10.0
 LAST_SAVE_S = 2.0
-
-
-class Logger(Protocol):
-    """What is used of the daemon's structlog logger."""
-
-    def info(self, event: str, **fields: object) -> object: ...
-    def warning(self, event: str, **fields: object) -> object: ...
-    def error(self, event: str, **fields: object) -> object: ...
-
-
-class Channel(Protocol):
-    """Sends messages one at a time."""
-
-    name: str
-
-    async def send(self, message: Message, now: datetime) -> None:
-        """Send once; raises SendError where it has not arrived."""
-        ...
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of the test of one channel.
-
-    Attributes:
-        ok: None where the channel is not configured.
-        detail: one sentence for people, with what helps.
-        seconds: how long it took.
-    """
-
-    channel: str
-    ok: bool | None
-    detail: str
-    seconds: float = 0.0
-
-
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures for the exporter, by channel."""
-
-    sent: dict[str, int]
-    failed: dict[str, int]
-    dropped: dict[str, int]
-    waiting: dict[str, int]
 
 
 class Alerter:
@@ -316,7 +272,7 @@ class Alerter:
                 mail.clear()
                 await mail.wait()
                 continue
-            error = await _error_of(channel.send(message, self._now()))
+            error = await error_of(channel.send(message, self._now()))
             if error is None:
                 self._came_through(channel.name, box.failures)
                 box.sent(message)
@@ -340,7 +296,7 @@ class Alerter:
             news = manager.follow([(cause, self._item(cause, News.STILL)) for cause in standing], now)
             if manager.known and (news or told_at is None or (now - told_at).total_seconds() >= RESEND_S):
                 await self._save()
-                error = await _error_of(manager.send(now))
+                error = await error_of(manager.send(now))
                 told_at = now if error is None else None
                 if error is not None:
                     failures += 1
@@ -403,26 +359,15 @@ class Alerter:
             return Result(channel=channel, ok=True, detail="Written. Look for it with: journalctl -t sglang-watchdog -n 5")
         if channel == "alertmanager" and self.settings.alertmanager_url:
             manager = self._alertmanager or Alertmanager(self.settings, self.host)
-            error = await _error_of(manager.test(self._now()))
+            error = await error_of(manager.test(self._now()))
         elif found is not None:
-            error = await _error_of(found.send(message, self._now()))
+            error = await error_of(found.send(message, self._now()))
         else:
             return Result(channel=channel, ok=None, detail=f"Not configured: set alert.{KEYS[channel]}.")
         seconds = round(self._clock.now() - begun, 3)
         if error is not None:
             return Result(channel=channel, ok=False, detail=f"{error}.", seconds=seconds)
         return Result(channel=channel, ok=True, detail="It was taken; look whether it arrived.", seconds=seconds)
-
-
-async def _error_of(sending: Awaitable[None]) -> SendError | None:
-    """What went wrong with a sending; a fault of our own counts as a message that cannot be sent, and stops nothing."""
-    try:
-        await sending
-    except SendError as e:
-        return e
-    except Exception as e:  # noqa: BLE001
-        return SendError(f"a fault of the watchdog's own ({type(e).__name__})", refused=True)
-    return None
 
 
 def _file(channel: str) -> str:
