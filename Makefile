@@ -7,7 +7,7 @@ BIN := .venv/bin
 PYTEST := export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && $(BIN)/python -m pytest
 export PYTHON SYSTEM_PACKAGES
 
-.PHONY: help setup demo test test-unit test-external lint format bench docs lock clean as-root
+.PHONY: help setup demo test test-unit test-external test-browser lint format bench docs lock clean as-root
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ test-unit: setup  ## the tests that need neither root nor systemd
 test-external: setup  ## the tests with a real Prometheus, Alertmanager and Apprise (fetched into .cache)
 	@packaging/external.sh
 	@$(PYTEST) tests/external/external_*.py
+
+test-browser: as-root  ## the tests of the status page in a real Chromium (Debian's, installed if missing)
+	@command -v chromium >/dev/null || apt-get -q -y install --no-install-recommends chromium
+	@$(PYTEST) tests/browser/browser_*.py
 
 lint: setup  ## ruff and mypy --strict
 	@$(BIN)/ruff check .

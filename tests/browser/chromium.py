@@ -1,6 +1,7 @@
 """A headless Chromium, spoken to over a pipe in the DevTools protocol (chromedevtools.github.io/devtools-protocol): no driver."""
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -72,10 +73,8 @@ class Chromium:
 
     def __exit__(self, *_: object) -> None:
         self._session = None
-        try:
+        with contextlib.suppress(OSError, AssertionError):
             self.call("Browser.close")
-        except (OSError, AssertionError):
-            pass
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -152,7 +151,7 @@ class Chromium:
         """Wait until a JavaScript expression is true; its value."""
         end = time.monotonic() + limit_s
         while True:
-            got = self.ask(expression)
+            got = self.ask(f"((value) => (value instanceof Node ? true : value))({expression})")
             if got:
                 return got
             assert time.monotonic() < end, f"not within {limit_s:g} s: {expression}; the page says: {self.text()[:1500]}"

@@ -117,7 +117,7 @@ class Site:
     def _run(self) -> None:
         async def main() -> None:
             self._task = asyncio.ensure_future(self._web.run())
-            while self._web.port is None:
+            while self._web.port is None:  # noqa: ASYNC110  # the server has no event for it
                 await asyncio.sleep(0.01)
             self._ready.set()
             await asyncio.wait([self._task])
@@ -134,3 +134,7 @@ class Site:
 
         self._loop.call_soon_threadsafe(body)
         assert done.wait(10)
+
+    def drop_readers(self) -> None:
+        """Cut off all open pages."""
+        self.call(lambda: [reader.cut_off() for reader in self._web.stream.readers] and None)

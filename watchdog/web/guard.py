@@ -1,6 +1,7 @@
 """What every request and answer passes: who may ask under which name, for what, and what browsers may do with the answer."""
 
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
@@ -39,11 +40,13 @@ HEADERS = {
 }
 
 
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::\d{0,5})?")
+
+
 def hostname(host: str) -> str:
-    """The name or address in a Host header (RFC 9110, 7.2), without its port: "[::1]:9430" → "::1"."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
+    """The name or address in a Host header (RFC 9110, 7.2), without its port: "[::1]:9430" → "::1"; "" if it is malformed."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else found[1] or found[2]
 
 
 def is_ours(host: str, names: Iterable[str]) -> bool:

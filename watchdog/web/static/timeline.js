@@ -104,7 +104,7 @@ function axis(begin, end, step) {
   const shift = new Date(end).getTimezoneOffset() * 60e3;
   const ticks = [];
   const edge = (end - begin) / 20;
-  for (let t = Math.ceil((begin - shift) / step) * step + shift; t <= end; t += step) if (t > begin + edge / 2 && t < end - edge * 2) ticks.push(t);
+  for (let t = Math.ceil((begin - shift) / step) * step + shift; t <= end; t += step) if (t > begin + edge / 2 && t < end - edge * 2.5) ticks.push(t);
   return el(
     "div",
     { class: "row axis", "aria-hidden": "true" },

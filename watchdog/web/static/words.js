@@ -10,13 +10,16 @@ export function now() {
   return Date.now() + offsetMs;
 }
 
+// A number and its unit stay on one line.
+const NBSP = "\u00a0";
+
 export function duration(seconds) {
   const s = Math.max(0, Math.round(seconds));
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return s < 600 && s % 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${Math.floor(s / 60)} min`;
-  const [large, small, length, part] = s < 86400 ? ["h", "min", 3600, 60] : ["d", "h", 86400, 3600];
-  const rest = Math.floor((s % length) / part);
-  return `${Math.floor(s / length)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
+  const [large, small, length, part] = s < 3600 ? ["min", "s", 60, 1] : s < 86400 ? ["h", "min", 3600, 60] : ["d", "h", 86400, 3600];
+  const [whole, rest] = [Math.floor(s / length), Math.floor((s % length) / part)];
+  if (!whole) return `${rest}${NBSP}${small}`;
+  const exact = rest && (length > 60 || whole < 10);
+  return `${whole}${NBSP}${large}${exact ? ` ${rest}${NBSP}${small}` : ""}`;
 }
 
 export function clock(at, seconds = true) {
@@ -32,11 +35,11 @@ const known = (value) => typeof value === "number" && Number.isFinite(value);
 
 // Exact, in both units that people mix up: GB are 10^9 bytes, GiB are 2^30.
 export function gb(bytes) {
-  return known(bytes) ? `${(bytes / 1e9).toFixed(2)} GB` : "not known";
+  return known(bytes) ? `${(bytes / 1e9).toFixed(2)}${NBSP}GB` : "not known";
 }
 
 export function gib(bytes) {
-  return known(bytes) ? `${(bytes / 2 ** 30).toFixed(2)} GiB` : "";
+  return known(bytes) ? `${(bytes / 2 ** 30).toFixed(2)}${NBSP}GiB` : "";
 }
 
 export function size(bytes) {
@@ -44,7 +47,7 @@ export function size(bytes) {
   let power = 0;
   let amount = bytes;
   while (amount >= 1024 && power < units.length - 1) [amount, power] = [amount / 1024, power + 1];
-  return `${power ? amount.toFixed(1) : amount} ${units[power]}`;
+  return `${power ? amount.toFixed(1) : amount}${NBSP}${units[power]}`;
 }
 
 export function number(value, digits = 0) {
@@ -52,7 +55,7 @@ export function number(value, digits = 0) {
 }
 
 export function percent(ratio) {
-  return known(ratio) ? `${Math.round(ratio * 100)} %` : null;
+  return known(ratio) ? `${Math.round(ratio * 100)}${NBSP}%` : null;
 }
 
 // "SchedulerProgressing" → "Scheduler progressing"
