@@ -1,5 +1,5 @@
 # Bash completion for sglang-watchdog. Installed as /usr/share/bash-completion/completions/sglang-watchdog.
-# A test compares it with the program: tests/cli/test_completions.py.
+# Made by packaging/write_completions.py; a test compares it with the program (tests/cli/test_completions.py).
 
 _sglang_watchdog() {
     local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" verb="" word words=""
@@ -28,30 +28,37 @@ _sglang_watchdog() {
                 ;;
         esac
     done
-    [[ $command == incident || $command == alert ]] || verb=""
 
+    case $command in
+        incident | alert | baseline) ;;
+        *) verb="" ;;
+    esac
     case "$command${verb:+ $verb}" in
-        "") words="run verify wait status explain watch history pause resume acknowledge repaired check-config incident alert replay standin --help --version" ;;
-        run) words="--config --help" ;;
-        verify) words="--config --help --json --limit --server --strict" ;;
-        wait) words="--config --help --server --timeout" ;;
-        status) words="--config --help --json --server" ;;
-        explain) words="--config --help --json --server" ;;
-        watch) words="--config --help --interval --server" ;;
-        history) words="--config --help --json --lines --server" ;;
-        pause) words="--config --help --json --reason --server" ;;
-        resume) words="--config --help --json --reason --server" ;;
-        acknowledge) words="--config --help --json --reason --server" ;;
-        repaired) words="--config --help --json --reason --server" ;;
-        check-config) words="--help --json" ;;
-        incident) words="list show export --help" ;;
+        "") words="run verify wait status explain watch history pause resume acknowledge repaired check-config baseline incident alert replay standin --help --version" ;;
+        "run") words="--config --help" ;;
+        "verify") words="--config --help --json --limit --server --strict" ;;
+        "wait") words="--config --help --server --timeout" ;;
+        "status") words="--config --help --json --server" ;;
+        "explain") words="--config --help --json --server" ;;
+        "watch") words="--config --help --interval --server" ;;
+        "history") words="--config --help --json --lines --server" ;;
+        "pause") words="--config --help --json --reason --server" ;;
+        "resume") words="--config --help --json --reason --server" ;;
+        "acknowledge") words="--config --help --json --reason --server" ;;
+        "repaired") words="--config --help --json --reason --server" ;;
+        "check-config") words="--help --json" ;;
+        "baseline") words="show diff learn accept --help" ;;
+        "baseline show") words="--config --help --json --server" ;;
+        "baseline diff") words="--config --help --json --server" ;;
+        "baseline learn") words="--config --help --json --server" ;;
+        "baseline accept") words="--config --help --json --server" ;;
+        "incident") words="list show export --help" ;;
         "incident list") words="--config --help --json --server" ;;
         "incident show") words="--config --help --json --server" ;;
         "incident export") words="--config --help --json --output --server" ;;
-        alert) words="test --help" ;;
+        "alert") words="test --help" ;;
         "alert test") words="--channel --config --help --json" ;;
-        replay) words="--config --help" ;;
-        standin) words="" ;;
+        "replay") words="--config --help" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
     if [[ $command == check-config || $command == replay ]] && [[ $current != -* ]]; then

@@ -109,7 +109,7 @@ def unknown_units(whole: "config.Config") -> "list[config.Fault]":
     """Units that systemd does not know, or that have another journal namespace; nothing where systemd cannot be asked."""
     import asyncio  # noqa: PLC0415
 
-    return asyncio.run(_unknown_units(whole))
+    return asyncio.run(_unknown_units(whole)) if BOOTED.is_dir() else []
 
 
 async def _unknown_units(whole: "config.Config") -> "list[config.Fault]":
@@ -117,8 +117,6 @@ async def _unknown_units(whole: "config.Config") -> "list[config.Fault]":
     from watchdog.systemd import Bus, SystemdError, running  # noqa: PLC0415
 
     found = []
-    if not BOOTED.is_dir():
-        return []
     async with running(Bus(call_limit_s=BUS_LIMIT_S)) as bus:
         if not await bus.until_connected(BUS_LIMIT_S):
             return []

@@ -59,7 +59,7 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str], columns: int, kind
     widths = [*narrow, first, room - first]
     lines = [paint("  ".join(name.ljust(w) for name, w in zip(head, widths, strict=True)).rstrip(), "dim", on)]
     for number, row in enumerate(cells):
-        wrapped = [textwrap.wrap(cell, w) or [""] for cell, w in zip(row, widths, strict=True)]
+        wrapped = [textwrap.wrap(cell, w, break_on_hyphens=False) or [""] for cell, w in zip(row, widths, strict=True)]
         for i in range(max(map(len, wrapped))):
             parts = [(w[i] if i < len(w) else "").ljust(size) for w, size in zip(wrapped, widths, strict=True)]
             if kinds and i == 0:

@@ -3,11 +3,9 @@
 import argparse
 import contextlib
 import sys
-import tempfile
 import time
 from collections.abc import Generator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from watchdog.asking import ControlError, RefusedError, ask
 from watchdog.cli import screen
@@ -16,6 +14,9 @@ from watchdog.cli.link import runtime_dir
 from watchdog.cli.options import chosen, command, config_option, loaded, server_option
 from watchdog.cli.panel import bar, progress
 from watchdog.cli.words import limit
+
+if TYPE_CHECKING:
+    from watchdog.cli.alone import Alone
 
 TURN_S = 0.5
 DOWN_S = 5.0
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
                 why = given_up(s)
                 if why is None:
                     down_since.pop(s["name"], None)
-                elif now - down_since.setdefault(s["name"], now) >= DOWN_S:
+                elif unknown(s) or now - down_since.setdefault(s["name"], now) >= DOWN_S:
                     return shown.end(FAILED, f"{s['name']}: {why}")
             if until is not None and now >= until:
                 waiting = [s["name"] for s in servers if not s["verified"]] or names
@@ -68,11 +69,16 @@ def run(args: argparse.Namespace) -> int:
     raise CommandError("the server could not be watched")
 
 
+def unknown(view: dict[str, Any]) -> bool:
+    """Whether systemd knows no such unit."""
+    return (view["unit_state"] or {}).get("load_state") == "not-found"
+
+
 def given_up(view: dict[str, Any]) -> str | None:
     """Why nothing will start the unit any more; None while there is hope."""
     state = view["unit_state"] or {}
     unit = view["unit"]
-    if state.get("load_state") == "not-found":
+    if unknown(view):
         return f"systemd knows no {unit}"
     if state.get("active_state") != "failed":
         return None
@@ -103,7 +109,7 @@ def _views(args: argparse.Namespace, whole: Any, names: list[str]) -> Views:
             except RefusedError as e:
                 raise CommandError(str(e)) from e
             except ControlError:
-                alone = alone or Alone(whole, names)
+                alone = alone or _alone(whole, names)
                 views = alone.views()
             yield views
             time.sleep(TURN_S)
@@ -112,53 +118,10 @@ def _views(args: argparse.Namespace, whole: Any, names: list[str]) -> Views:
             alone.close()
 
 
-class Alone:
-    """Our own look at the servers, in a thread with an event loop."""
+def _alone(whole: Any, names: list[str]) -> "Alone":
+    from watchdog.cli.alone import Alone  # noqa: PLC0415  # its event loop is loaded only where no daemon runs
 
-    def __init__(self, whole: Any, names: list[str]) -> None:
-        import asyncio  # noqa: PLC0415  # loaded only where no daemon runs
-        import threading  # noqa: PLC0415
-
-        self._seen: list[dict[str, Any]] = []
-        self._error: Exception | None = None
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, args=(whole, names), daemon=True)
-        self._thread.start()
-
-    def views(self) -> list[dict[str, Any]]:
-        """What is known by now; empty at first. What ended the look is raised here."""
-        if self._error is not None:
-            raise self._error
-        return self._seen
-
-    def close(self) -> None:
-        """Stop looking."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(5.0)
-
-    def _run(self, whole: Any, names: list[str]) -> None:
-        try:
-            self._loop.run_until_complete(self._look(whole, names))
-        except Exception as e:  # noqa: BLE001  # told by whoever asks next
-            self._error = e
-        finally:
-            self._loop.close()
-
-    async def _look(self, whole: Any, names: list[str]) -> None:
-        from watchdog.verify.onlooker import Onlooker  # noqa: PLC0415
-
-        async with contextlib.AsyncExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sglang-watchdog-")))
-            lookers = [Onlooker(s, whole, folder / s.name) for s in whole.servers if s.name in names]
-            for looker in lookers:
-                await stack.enter_async_context(looker.watching())
-            import asyncio  # noqa: PLC0415
-
-            while not self._stop.is_set():
-                self._seen = [looker.view() for looker in lookers]
-                await asyncio.sleep(TURN_S / 2)
+    return Alone(whole, names)
 
 
 class Shown:

@@ -1,0 +1,114 @@
+"""`status` and `explain` from a view: ten lines, the truth in them, and nothing that can harm a terminal."""
+
+from typing import Any
+
+import pytest
+
+from tests.cli.views import DAEMON, ILL, STARTING, condition, view
+from watchdog.cli.explained import explained
+from watchdog.cli.panel import bar, ill, panel
+
+
+def text(shown: dict[str, Any], columns: int = 120, **daemon: Any) -> str:
+    return panel(shown, {**DAEMON, **daemon}, columns, on=False)
+
+
+def line(shown: dict[str, Any], label: str, **daemon: Any) -> str:
+    return next(each for each in text(shown, **daemon).split("\n") if each.startswith(label))
+
+
+@pytest.mark.parametrize(
+    "shown", [view(), ILL, view(phase="starting", starting=STARTING), view(unit_state=None, invocation=None)]
+)
+@pytest.mark.parametrize("columns", [60, 200])
+def test_ten_lines_that_fit(shown: dict[str, Any], columns: int) -> None:
+    lines = text(shown, columns).split("\n")
+    assert len(lines) == 10
+    assert max(map(len, lines)) <= columns
+
+
+def test_a_server_that_is_well() -> None:
+    assert text(view()).startswith("kimi: serving, 3 running, canary 0.41 s\n")
+    assert "358.16 GB (333.56 GiB) announced, 359.00 GB" in line(view(), "memory")
+    assert line(view(), "work").endswith("3 running, 0 waiting, KV cache 12%, last step 0.2 s ago, accept length 2.74")
+    assert "health ok 0.01 s, chat 503" in line(view(), "probes")
+    assert not ill(view())
+
+
+def test_a_server_that_is_ill() -> None:
+    assert line(ILL, "conditions").endswith("1 hold, 1 do not, 1 unknown: SchedulerProgressing (Hung) for 12 s")
+    assert ill(ILL)
+
+
+def test_a_start_has_a_bar() -> None:
+    assert line(view(phase="starting", starting=STARTING), "phase").endswith(
+        "[########------------] weights 45% (2 of 7), about 3 min to go; last sign 2.0 s ago: 45% of weights"
+    )
+
+
+@pytest.mark.parametrize(("ratio", "full"), [(-1, 0), (0, 0), (0.5, 10), (1, 20), (7, 20)])
+def test_the_bar(ratio: float, full: int) -> None:
+    assert bar(ratio).count("#") == full
+    assert len(bar(ratio)) == 22
+
+
+def test_unknown_is_a_question_mark() -> None:
+    work = dict.fromkeys(view()["work"])
+    assert line(view(work=work), "work").endswith("? running, ? waiting")
+
+
+def test_after_a_quiet_week_of_observing_it_says_that_it_is_time() -> None:
+    week = 7 * 86400.0
+    assert "it is time for mode" in line(view(mode="observe"), "last", up_s=week)
+    assert "it is time" not in line(view(mode="observe"), "last", up_s=week - 1)
+    assert "it is time" not in line(view(mode="act"), "last", up_s=week)
+    dry = [{"at": None, "reason": "SchedulerHung", "dry": True, "proven": False}]
+    assert "would have restarted 1 times" in line(view(mode="observe", restarts=dry), "last", up_s=week)
+
+
+def test_words_of_the_server_cannot_reach_the_terminal() -> None:
+    evil = "\x1b]0;owned\x07\n\x9b31m"
+    shown = view(
+        sentence=evil,
+        pause_reason=evil,
+        paused=True,
+        diary=[{"at": evil, "what": "x", "text": evil, "reason": evil}],
+        conditions=[condition(evil, "False", evil, evil)],
+        wrong=[evil],
+    )
+    for said in (text(shown), explained(shown, on=False)):
+        assert not {"\x1b", "\x07", "\x9b"} & set(said)
+    assert text(shown).count("\n") == 9
+
+
+def test_colours_are_around_the_text_only() -> None:
+    coloured = panel(ILL, DAEMON, 120, on=True)
+    assert "\x1b[31mkimi: hung for 41 s" in coloured
+    assert coloured.count("\x1b[0m") == coloured.count("\x1b[") / 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "would be carried out if the conditions called for one; 2 of 2 are left"),
+        ({"mode": "observe"}, "is only said, since the mode is observe"),
+        ({"stand_down": "paused by a person: new weights"}, "is forbidden now: paused by a person: new weights"),
+        ({"withheld": ["SameEarlyDeath"]}, "was withheld (SameEarlyDeath)"),
+        (
+            {"budget": {**view()["budget"], "forbidden": "2 restarts within 6 h are the limit"}},
+            "is not in the budget: 2 restarts",
+        ),
+        ({"budget": {**view()["budget"], "backoff_s": 200.0}}, "would have to wait 3 min 20 s"),
+    ],
+)
+def test_explain_says_what_stands_in_the_way(changes: dict[str, Any], said: str) -> None:
+    assert said in explained(view(**changes), on=False)
+
+
+def test_explain_tells_what_fails_first() -> None:
+    said = explained(ILL, on=False)
+    assert said.index("SchedulerProgressing does not hold (Hung, for 12 s): No batch") < said.index(
+        "SpeculationEffective unknown"
+    )
+    assert said.index("SpeculationEffective") < said.index("UnitActive holds")
+    assert "is not called for" not in said

@@ -1,0 +1,142 @@
+"""`wait`: when it is over, and what it shows."""
+
+import argparse
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.views import STARTING, view
+from watchdog import cli
+from watchdog.cli import wait
+from watchdog.control import Control
+
+FAILED = {"load_state": "loaded", "active_state": "failed", "sub_state": "failed", "result": "exit-code"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"unit_state": None}, None),
+        ({"unit_state": {**FAILED, "active_state": "inactive"}}, None),
+        ({"unit_state": FAILED}, None),
+        ({"unit_state": FAILED, "mode": "observe"}, "has failed (exit-code)"),
+        ({"unit_state": FAILED, "stand_down": "paused by a person"}, "stands down: paused by a person"),
+        ({"unit_state": FAILED, "withheld": ["SameEarlyDeath"]}, "withheld: SameEarlyDeath"),
+        (
+            {"unit_state": FAILED, "budget": {**view()["budget"], "forbidden": "2 restarts are the limit"}},
+            "2 restarts are the limit",
+        ),
+        ({"unit_state": {"load_state": "not-found"}}, "systemd knows no sglang-kimi.service"),
+    ],
+)
+def test_when_nothing_will_start_it_any_more(changes: dict[str, Any], said: str | None) -> None:
+    why = wait.given_up(view(**changes))
+    assert why is None if said is None else why is not None and said in why
+
+
+class Daemon:
+    """A control socket that gives one view after the other, the last for ever."""
+
+    def __init__(self, folder: Path, views: list[dict[str, Any]]) -> None:
+        self.views = views
+        self._folder = folder
+        self._loop = asyncio.new_event_loop()
+        self._up, self._stop = threading.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+
+    async def _answer(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"daemon": {"up_s": 1.0}, "servers": [self.views.pop(0) if len(self.views) > 1 else self.views[0]]}
+
+    async def _serve(self) -> None:
+        async with Control(self._folder, self._answer):
+            self._up.set()
+            await self._stop.wait()
+
+    def __enter__(self) -> "Daemon":
+        self._thread.start()
+        assert self._up.wait(5)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(5)
+        self._loop.close()
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(wait, "TURN_S", 0.01)
+    monkeypatch.setattr(wait, "DOWN_S", 0.05)
+    file = tmp_path / "c.toml"
+    file.write_text(
+        f'[daemon]\nruntime_dir = "{tmp_path}"\n[[servers]]\nname = "kimi"\nunit = "sglang-kimi.service"\n', encoding="utf-8"
+    )
+    yield file
+
+
+def waited(config: Path, views: list[dict[str, Any]], *more: str) -> int:
+    with Daemon(config.parent, views):
+        return cli.main(["wait", "--config", str(config), *more])
+
+
+def test_until_verified_with_a_line_for_each_phase(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = view(verified=False, phase="starting", starting=STARTING)
+    views = [
+        start,
+        start,
+        view(verified=False, phase="starting", starting={**STARTING, "step": "graphs", "at": 3, "ratio": None}),
+        view(),
+    ]
+    assert waited(config, views) == 0
+    assert capsys.readouterr().out.split("\n") == [
+        "kimi: weights 45% (2 of 7), about 3 min to go",
+        "kimi: graphs (4 of 7), about 3 min to go",
+        "kimi: serving, 3 running, canary 0.41 s",
+        "kimi: verified",
+        "",
+    ]
+
+
+def test_the_time_is_over(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert waited(config, [view(verified=False)], "--timeout", "0.1") == 3
+    assert "kimi: not verified within 0.1 s" in capsys.readouterr().err
+
+
+def test_a_failed_unit_that_nothing_will_start(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert waited(config, [view(verified=False, phase="off", mode="observe", unit_state=FAILED)], "--timeout", "5") == 1
+    assert "has failed" in capsys.readouterr().err
+
+
+def test_a_failure_of_a_moment_is_not_the_end(config: Path) -> None:
+    failed = view(verified=False, phase="off", mode="observe", unit_state=FAILED)
+    assert waited(config, [failed, view(verified=False), failed, view()], "--timeout", "5") == 0
+
+
+def test_a_server_that_the_daemon_does_not_watch(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert waited(config, [view(name="other")]) == 2
+    assert "does not watch kimi" in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_configured(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["wait", "--config", str(config), "--server", "glm\x1b"]) == 2
+    assert capsys.readouterr().err == "sglang-watchdog wait: no server 'glm�' is configured; there are kimi\n"
+
+
+def test_on_a_terminal_one_line_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = wait.Shown(live=True)
+    shown.tell([view(verified=False, phase="starting", starting=STARTING)])
+    assert shown.end(0, "kimi: verified") == 0
+    assert capsys.readouterr().out == (
+        "\r\x1b[Kkimi: [########------------] weights 45% (2 of 7), about 3 min to go\r\x1b[Kkimi: verified\n"
+    )
+
+
+def test_its_arguments() -> None:
+    args = cli.parser("wait").parse_args(["wait", "--timeout", "90", "--server", "kimi"])
+    assert isinstance(args, argparse.Namespace)
+    assert (args.timeout, args.server) == (90, "kimi")
