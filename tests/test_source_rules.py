@@ -200,6 +200,7 @@ def test_the_lock_files_hold_what_the_project_asks_for() -> None:
         "requirements.txt": project["project"]["dependencies"],
         "requirements-dev.txt": project["project"]["dependencies"] + groups["dev"],
         "requirements-build.txt": groups["build"] + project["build-system"]["requires"],
+        "requirements-external.txt": groups["external"],
     }
     for name, requirements in wanted.items():
         text = (PROJECT / "packaging" / name).read_text(encoding="utf-8")
