@@ -5,8 +5,11 @@ from typing import Any
 import msgspec
 
 from watchdog.act import redact
+from watchdog.judge.facts import Facts
+from watchdog.judge.sentence import WORST
 from watchdog.judge.verdict import Status
-from watchdog.observation import Gpu, Host, Probe
+from watchdog.observation import Gpu, Host, Probe, Unit
+from watchdog.sglang import startup
 from watchdog.watch import Watch
 
 PROBE_FIELDS = ("probe", "outcome", "status", "connect_s", "ttft_s", "total_s", "limit_s", "why", "detail")
@@ -18,7 +21,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
     now = watch.clock.now()
     phase = f.life.phase()
     ledger, policy = watch.engine.ledger, watch.server.restart
-    start = f.start
+    wrong = broken(watch)
     return {
         "name": watch.server.name,
         "unit": watch.server.unit,
@@ -26,6 +29,9 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "mode": watch.mode,
         "phase": phase.value,
         "sentence": watch.sentence(),
+        "well": phase.value == "serving" and not wrong,
+        "wrong": wrong,
+        "unit_state": _unit(watch),
         "invocation": f.life.inv,
         "since_at": _at(watch, f.life.since),
         "ready_at": _at(watch, f.life.ready_at),
@@ -34,15 +40,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "paused": f.paused(now),
         "pause_reason": f.pause_reason if f.paused(now) else None,
         "stand_down": watch.stand_down(),
-        "starting": {
-            "step": start.step.value if start.step is not None else None,
-            "ratio": start.bar,
-            "eta_s": f.eta_s(now),
-            "progress_age_s": _age(now, start.progress_at),
-            "progress_by": start.progress_by,
-        }
-        if phase.value == "starting"
-        else None,
+        "starting": _starting(f, now) if phase.value == "starting" else None,
         "conditions": [
             {
                 "type": c.type,
@@ -88,6 +86,12 @@ def server_view(watch: Watch) -> dict[str, Any]:
     }
 
 
+def broken(watch: Watch) -> list[str]:
+    """The types of the conditions that do not hold, the worst first."""
+    conditions = watch.engine.conditions
+    return [kind for kind in WORST if kind in conditions and conditions[kind].status is Status.FALSE]
+
+
 def verified(watch: Watch) -> bool:
     """Whether this life is proven: ready, answered by a canary or real traffic, and nothing that matters speaks against it."""
     f = watch.engine.facts
@@ -99,10 +103,6 @@ def verified(watch: Watch) -> bool:
     bad = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "FootprintAsAnnounced")
     conditions = watch.engine.conditions
     return answered and not any(kind in conditions and conditions[kind].status is Status.FALSE for kind in bad)
-
-
-def _at(watch: Watch, t: float | None) -> str | None:
-    return None if t is None else watch.clock.wall(t).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _unit(watch: Watch) -> dict[str, Any] | None:
@@ -131,6 +131,10 @@ def _starting(f: Facts, now: float) -> dict[str, Any]:
         "progress_age_s": _age(now, start.progress_at),
         "progress_by": redact.line(start.progress_by),
     }
+
+
+def _at(watch: Watch, t: float | None) -> str | None:
+    return None if t is None else watch.clock.wall(t).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _age(now: float, t: float | None) -> float | None:

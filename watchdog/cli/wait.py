@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from watchdog.cli.alone import Alone
 
 TURN_S = 0.5
-DOWN_S = 5.0
+DOWN_S = 3.0
 """A unit that systemd starts anew is "failed" or "inactive" for a moment; so long it must last to be believed."""
 
 Views = Generator[list[dict[str, Any]], None, None]

@@ -1,0 +1,120 @@
+"""What is shown of a server, and what the daemon answers on its socket."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from watchdog import config
+from watchdog.clock import FakeClock
+from watchdog.observation import Log, Probe, Unit
+from watchdog.requests import Requests
+from watchdog.view import server_view
+from watchdog.watch import Watch
+
+SERVER = config.Server(name="kimi", unit="sglang-kimi.service")
+INV = "1" * 32
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Watch:
+    return Watch(SERVER, config.Config(servers=[SERVER]), tmp_path, FakeClock(), lambda *_: None)
+
+
+def start(watch: Watch, *lines: str) -> None:
+    """The unit began its life, and printed lines, a second apart."""
+    clock = watch.clock
+    assert isinstance(clock, FakeClock)
+    watch.take(
+        Unit(t=clock.now(), inv=INV, load_state="loaded", active_state="active", sub_state="running", main_pid=7, since=0.0)
+    )
+    for line in lines:
+        clock.advance(1.0)
+        watch.take(Log(t=clock.now(), inv=INV, message=line))
+    watch.tick()
+
+
+def test_before_anything_was_seen(watch: Watch) -> None:
+    view = server_view(watch)
+    assert (view["phase"], view["well"], view["verified"], view["unit_state"], view["starting"]) == (
+        "unknown",
+        False,
+        False,
+        None,
+        None,
+    )
+
+
+def test_how_far_a_start_is(watch: Watch) -> None:
+    start(
+        watch,
+        "[2026-02-25 03:08:00] server_args=ServerArgs(model_path='/m', tp_size=1, enable_hierarchical_cache=True)",
+        "[2026-02-25 03:08:01] Load weight begin. avail mem=93.61 GB",
+        "Loading safetensors checkpoint shards:  50% Completed | 32/64 [01:00<01:00,  1.87s/it]",
+    )
+    view = server_view(watch)
+    begun = view["starting"]
+    assert (view["phase"], view["well"]) == ("starting", False)
+    assert (begun["step"], begun["ratio"], begun["at"]) == ("weights", 0.5, 1)
+    assert begun["steps"] == ["launch", "weights", "KV cache", "graphs", "host pool", "warm-up", "ready"]
+    assert 0.3 < begun["done"] < 0.9
+    assert view["unit_state"]["active_state"] == "active"
+
+
+def test_a_unit_that_failed_is_not_well(watch: Watch) -> None:
+    start(watch)
+    watch.take(Unit(t=1.0, inv=INV, load_state="loaded", active_state="failed", sub_state="failed", result="exit-code"))
+    watch.tick()
+    view = server_view(watch)
+    assert view["well"] is False
+    assert "UnitActive" in view["wrong"]
+    assert view["unit_state"]["result"] == "exit-code"
+
+
+class Endpoint:
+    async def probe_now(self, kind: str) -> Probe:
+        return Probe(t=1.0, probe=kind, outcome="ok", status=200, total_s=0.1)
+
+
+class Responder:
+    last_bundle = None
+
+    async def save(self) -> None:
+        pass
+
+
+async def asked(watch: Watch, **request: Any) -> dict[str, Any]:
+    server = SimpleNamespace(watch=watch, endpoint=Endpoint(), responder=Responder())
+    daemon: Any = SimpleNamespace(servers={"kimi": server}, clock=watch.clock, describe=dict, status=watch.sentence)
+    return await Requests(daemon).answer(request)
+
+
+async def test_a_probe_is_answered_with_what_came_of_it(watch: Watch) -> None:
+    answer = await asked(watch, command="probe", kind="health", server="kimi")
+    told = answer["probes"]["kimi"]
+    assert (told["probe"], told["outcome"], told["status"]) == ("health", "ok", 200)
+
+
+@pytest.mark.parametrize("kind", ["nonsense", None, 7, ["health"]])
+async def test_a_probe_of_no_known_kind(watch: Watch, kind: Any) -> None:
+    assert "kind must be one of" in (await asked(watch, command="probe", kind=kind))["error"]
+
+
+async def test_a_pause_and_its_end(watch: Watch) -> None:
+    assert (await asked(watch, command="pause", seconds=60, reason="drill"))["servers"] == ["kimi"]
+    status = await asked(watch, command="status")
+    assert (status["servers"][0]["paused"], status["servers"][0]["pause_reason"]) == (True, "drill")
+    await asked(watch, command="resume")
+    assert (await asked(watch, command="status"))["servers"][0]["paused"] is False
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "60", 1e12, []])
+async def test_a_pause_of_no_length(watch: Watch, seconds: Any) -> None:
+    assert "error" in await asked(watch, command="pause", seconds=seconds)
+
+
+async def test_words_that_are_not_understood(watch: Watch) -> None:
+    assert "known are status" in (await asked(watch, command="dance"))["error"]
+    with pytest.raises(ValueError, match="no server 'glm' is watched"):
+        await asked(watch, command="status", server="glm")
