@@ -12,25 +12,49 @@ def healthy(s: Sim) -> None:
     pass
 
 
-@case("sgl-running-gauge-30s-stale", variants=("plain", "0.5.9", "no-metrics", "slow-probes", "quick-probes"), alert=NOT, rate=0.0)
+@case(
+    "sgl-running-gauge-30s-stale", variants=("plain", "0.5.9", "no-metrics", "slow-probes", "quick-probes"), alert=NOT, rate=0.0
+)
 def bursts_and_idle(s: Sim) -> None:
     for t in range(100, 1500, 170):
         s.at(float(t), lambda: [s.user(2000, 300) for _ in range(18)] and None)
 
 
-@case("sgl-health-503-long-prefill", until=2400, variants=("plain", "no-metrics", "0.5.9", "bare", "no-gpu-source", "slow-probes"), withhold=NOT,
-      chunk_s=26.0, rate=0.008, prompts=(30000, 90000), answers=(50, 300))
+@case(
+    "sgl-health-503-long-prefill",
+    until=2400,
+    variants=("plain", "no-metrics", "0.5.9", "bare", "no-gpu-source", "slow-probes"),
+    withhold=NOT,
+    chunk_s=26.0,
+    rate=0.008,
+    prompts=(30000, 90000),
+    answers=(50, 300),
+)
 def long_chunked_prefill(s: Sim) -> None:
     pass
 
 
-@case("sgl-health-503-long-prefill", until=2400, variants=("plain", "no-metrics", "bare"), chunk_s=48.0, rate=0.006, prompts=(30000, 60000), answers=(50, 300))
+@case(
+    "sgl-health-503-long-prefill",
+    until=2400,
+    variants=("plain", "no-metrics", "bare"),
+    chunk_s=48.0,
+    rate=0.006,
+    prompts=(30000, 60000),
+    answers=(50, 300),
+)
 def very_long_chunks(s: Sim) -> None:
     pass
 
 
-@case("sgl-health-503-long-prefill", until=2400, variants=("plain", "no-metrics", "0.5.9", "bare", "no-gpu-source", "one-gpu-no-metrics", "quick-probes"),
-      chunk=-1, rate=0.02, prompts=(200, 900))
+@case(
+    "sgl-health-503-long-prefill",
+    until=2400,
+    variants=("plain", "no-metrics", "0.5.9", "bare", "no-gpu-source", "one-gpu-no-metrics", "quick-probes"),
+    chunk=-1,
+    rate=0.02,
+    prompts=(200, 900),
+)
 def unchunked_prefill(s: Sim) -> None:
     """Two prompts of 96k tokens at a time: 28 s each without a line in between (measured: two false 503s, then 200)."""
     s.engine.prefill_tps = 3400.0
@@ -38,7 +62,14 @@ def unchunked_prefill(s: Sim) -> None:
         s.at(float(t), lambda: [s.user(96000, 200) for _ in range(2)] and None)
 
 
-@case("ikllama-health-blocked-prefill-60min", until=2400, variants=("plain", "no-metrics", "0.5.9"), chunk=-1, rate=0.01, prompts=(200, 900))
+@case(
+    "ikllama-health-blocked-prefill-60min",
+    until=2400,
+    variants=("plain", "no-metrics", "0.5.9"),
+    chunk=-1,
+    rate=0.01,
+    prompts=(200, 900),
+)
 def unchunked_prefill_of_minutes(s: Sim) -> None:
     """The GPUs draw the power of real work for 150 s, and nothing else is to be seen."""
     s.engine.prefill_tps = 800.0
@@ -51,17 +82,41 @@ def flood(s: Sim) -> None:
     s.at(400, lambda: [s.user() for _ in range(400)] and None)
 
 
-@case("unsloth-watchdog-kills-busy", until=2400, variants=("plain", "no-metrics", "0.5.9", "bare"), step_s=20.0, rate=0.004, answers=(20, 60), prompts=(200, 400), spec=False)
+@case(
+    "unsloth-watchdog-kills-busy",
+    until=2400,
+    variants=("plain", "no-metrics", "0.5.9", "bare"),
+    step_s=20.0,
+    rate=0.004,
+    answers=(20, 60),
+    prompts=(200, 400),
+    spec=False,
+)
 def steps_of_twenty_seconds(s: Sim) -> None:
     pass
 
 
-@case("unsloth-watchdog-kills-busy", until=2400, variants=("plain", "no-metrics", "bare"), step_s=7.0, rate=0.006, answers=(20, 60), prompts=(200, 400), spec=False)
+@case(
+    "unsloth-watchdog-kills-busy",
+    until=2400,
+    variants=("plain", "no-metrics", "bare"),
+    step_s=7.0,
+    rate=0.006,
+    answers=(20, 60),
+    prompts=(200, 400),
+    spec=False,
+)
 def steps_of_seven_seconds(s: Sim) -> None:
     pass
 
 
-@case("vllm-health-30-40s-under-load", "llmd-probe-1s-x3", until=1800, variants=("plain", "no-metrics", "0.5.9", "no-gpu-source"), rate=1.5)
+@case(
+    "vllm-health-30-40s-under-load",
+    "llmd-probe-1s-x3",
+    until=1800,
+    variants=("plain", "no-metrics", "0.5.9", "no-gpu-source"),
+    rate=1.5,
+)
 def slow_front_end(s: Sim) -> None:
     def beat() -> None:
         s.looks.slow_front_s = s.rng.choice((0.5, 6.0, 11.0, 18.0, 26.0))
@@ -90,14 +145,28 @@ def soft_watchdog_lines_while_starting(s: Sim) -> None:
 
 @case("queue full", until=1800, variants=("plain", "no-metrics"), rate=2.5, max_running=16)
 def queue_full(s: Sim) -> None:
-    s.at(T, lambda: setattr(s.looks, "chat_as", lambda: {"outcome": "status", "status": 503, "total_s": 0.02,
-                                                        "body": '{"message":"The request queue is full.","type":"503","code":503}'}))
+    s.at(
+        T,
+        lambda: setattr(
+            s.looks,
+            "chat_as",
+            lambda: {
+                "outcome": "status",
+                "status": 503,
+                "total_s": 0.02,
+                "body": '{"message":"The request queue is full.","type":"503","code":503}',
+            },
+        ),
+    )
 
 
 @case("sgl-kimi-k25-load-test-crash", variants=("plain", "no-metrics"), rate=1.2)
 def retractions(s: Sim) -> None:
     def beat() -> None:
-        s.log("KV cache pool is full. Retract requests. #retracted_reqs: 2, #new_tokens_gained: 9000, #new_token_ratio: 0.7 -> 0.9", "TP0")
+        s.log(
+            "KV cache pool is full. Retract requests. #retracted_reqs: 2, #new_tokens_gained: 9000, #new_token_ratio: 0.7 -> 0.9",
+            "TP0",
+        )
         s.after(9, beat)
 
     s.at(300, beat)
@@ -127,12 +196,24 @@ def refused_with_429(s: Sim) -> None:
 
 @case("sgl-any-model-name-accepted", until=1800, variants=("plain",), alert=must(T, T + 900, "404", "model"), rate=0.3)
 def chat_gets_404(s: Sim) -> None:
-    s.at(T, lambda: setattr(s.looks, "chat_as", lambda: {"outcome": "status", "status": 404, "total_s": 0.002, "body": '{"message":"model not found"}'}))
+    s.at(
+        T,
+        lambda: setattr(
+            s.looks,
+            "chat_as",
+            lambda: {"outcome": "status", "status": 404, "total_s": 0.002, "body": '{"message":"model not found"}'},
+        ),
+    )
 
 
 @case("sgl-router-breaker-2048", until=1800, variants=("plain", "0.5.9"), rate=0.6)
 def canary_gets_503_while_users_are_served(s: Sim) -> None:
-    s.at(T, lambda: setattr(s.looks, "chat_as", lambda: {"outcome": "status", "status": 503, "total_s": 0.3, "body": "no healthy upstream"}))
+    s.at(
+        T,
+        lambda: setattr(
+            s.looks, "chat_as", lambda: {"outcome": "status", "status": 503, "total_s": 0.3, "body": "no healthy upstream"}
+        ),
+    )
 
 
 @case("sgl-batch-is-full-latch", variants=("plain", "no-metrics"), rate=0.1, alert=NOT, answers=(2000, 3000))
@@ -225,7 +306,7 @@ def first_request_loads_a_module(s: Sim) -> None:
 
         s.after(110, on)
 
-    s.after_start = lambda: s.after(20, first)
+    s.after_start = lambda: s.after(2, first)
 
 
 @case("journald-rate-limit-drops", until=2000, variants=("plain", "no-metrics", "one-gpu-no-metrics", "bare"))
@@ -235,14 +316,26 @@ def journal_drops_lines(s: Sim) -> None:
     s.lose = lambda _line: T <= s.now < 1500 and (s.now - T) % 90 > 12
 
     def said() -> None:
-        s.emit(o.Log, inv=s.inv, message="Suppressed 183 messages from sglang-kimi.service", ident="systemd-journald", origin="journald", dropped=183)
+        s.emit(
+            o.Log,
+            inv=s.inv,
+            message="Suppressed 183 messages from sglang-kimi.service",
+            ident="systemd-journald",
+            origin="journald",
+            dropped=183,
+        )
         if s.now < 1480:
             s.after(90, said)
 
     s.at(T + 90, said)
 
 
-@case("journal-reader-stuck-after-rotate", "journal-vacuum-bad-message", until=1800, variants=("plain", "no-metrics", "bare", "busy", "idle"))
+@case(
+    "journal-reader-stuck-after-rotate",
+    "journal-vacuum-bad-message",
+    until=1800,
+    variants=("plain", "no-metrics", "bare", "busy", "idle"),
+)
 def journal_reader_stands_still(s: Sim) -> None:
     s.lose = lambda _line: s.now > T
 
@@ -255,7 +348,16 @@ def we_were_away(s: Sim) -> None:
 
     def back() -> None:
         s.away = False
-        s.emit(o.Self, loop_lag_s=400.0, paused_s=400.0, journal_ok=True, bus_ok=True, nvml_ok=True, dropped=90, control_probe="failed")
+        s.emit(
+            o.Self,
+            loop_lag_s=400.0,
+            paused_s=400.0,
+            journal_ok=True,
+            bus_ok=True,
+            nvml_ok=True,
+            dropped=90,
+            control_probe="failed",
+        )
         for probe, limit in (("health", 25.0), ("chat", 60.0), ("models", 5.0)):
             s.emit(o.Probe, inv=s.inv, probe=probe, outcome="timeout", connect_s=0.0003, total_s=401.0, limit_s=limit)
 
@@ -267,7 +369,9 @@ def we_starve(s: Sim) -> None:
     from watchdog import observation as o
 
     def bad() -> None:
-        s.emit(o.Self, loop_lag_s=8.0, paused_s=8.0, journal_ok=True, bus_ok=True, nvml_ok=True, dropped=300, control_probe="failed")
+        s.emit(
+            o.Self, loop_lag_s=8.0, paused_s=8.0, journal_ok=True, bus_ok=True, nvml_ok=True, dropped=300, control_probe="failed"
+        )
         s.emit(o.Probe, inv=s.inv, probe="health", outcome="timeout", connect_s=0.0003, total_s=25.0, limit_s=25.0)
         s.emit(o.Probe, inv=s.inv, probe="chat", outcome="timeout", connect_s=0.0003, total_s=60.0, limit_s=60.0)
         if s.now < T + 400:
@@ -287,13 +391,27 @@ def probes_alone(s: Sim) -> None:
     pass
 
 
-@case("sgl-kimi3-parser-empty-content", until=3600, variants=("plain",), rate=0.0, alert=must(0, 3600, "parser", "reasoning", "empty"), chat_s=60.0)
+@case(
+    "sgl-kimi3-parser-empty-content",
+    until=3600,
+    variants=("plain",),
+    rate=0.0,
+    alert=must(0, 3600, "parser", "reasoning", "empty"),
+    chat_s=60.0,
+)
 def empty_content_at_a_rate(s: Sim) -> None:
     from watchdog.observation import Answer
 
     def answer() -> Answer:
         if s.rng.random() < 0.25:
-            return Answer(text="", reasoning="The capital of France is Paris.", finish_reason="stop", model="kimi-k2.5", prompt_tokens=27, completion_tokens=8)
+            return Answer(
+                text="",
+                reasoning="The capital of France is Paris.",
+                finish_reason="stop",
+                model="kimi-k2.5",
+                prompt_tokens=27,
+                completion_tokens=8,
+            )
         return s.looks.good_answer()
 
     s.looks.answer = answer
@@ -304,8 +422,13 @@ def reasoning_only(s: Sim) -> None:
     from watchdog.observation import Answer
 
     s.looks.answer = lambda: Answer(
-        text=None, reasoning="The user asks for the capital of France and wants one word. That is", finish_reason="length",
-        model="kimi-k2.5", prompt_tokens=27, completion_tokens=16)
+        text=None,
+        reasoning="The user asks for the capital of France and wants one word. That is",
+        finish_reason="length",
+        model="kimi-k2.5",
+        prompt_tokens=27,
+        completion_tokens=16,
+    )
 
 
 assert MAY

@@ -28,17 +28,31 @@ def detokenizer_killed_and_noticed(s: Sim) -> None:
     s.at(T, lambda: child_dies(s, "detokenizer", mute_s=66.5))
 
 
-@case("sgl-idle-leak-check-crash", "sgl-kimi-k25-load-test-crash", "sgl-probe-pileup-crash", until=1500, variants=("plain", "0.5.9", "one-gpu"))
+@case(
+    "sgl-idle-leak-check-crash",
+    "sgl-kimi-k25-load-test-crash",
+    "sgl-probe-pileup-crash",
+    until=1500,
+    variants=("plain", "0.5.9", "one-gpu"),
+)
 def exception_then_restart_by_systemd(s: Sim) -> None:
     def act() -> None:
-        s.exception("ValueError: token_to_kv_pool_allocator memory leak detected! self.max_total_num_tokens=159277, available_size=158312")
+        s.exception(
+            "ValueError: token_to_kv_pool_allocator memory leak detected! self.max_total_num_tokens=159277, available_size=158312"
+        )
         s.log(wording.SIGQUIT)
         s.after(0.4, s.exit)
 
     s.at(T, act)
 
 
-@case("sgl-idle-leak-check-crash", until=1300, variants=("plain", "0.5.9", "no-metrics"), restart=must(T, T + 300), restart_policy="no")
+@case(
+    "sgl-idle-leak-check-crash",
+    until=1300,
+    variants=("plain", "0.5.9", "no-metrics"),
+    restart=must(T, T + 300),
+    restart_policy="no",
+)
 def crash_that_nobody_repairs(s: Sim) -> None:
     def act() -> None:
         s.exception("AssertionError: q.shape[0] (1) does not match qo_indptr[-1] (5)")
@@ -135,7 +149,14 @@ def stopped_while_starting(s: Sim) -> None:
     s.at(120, stop)
 
 
-@case("vllm-uvm-spin-unkillable", "llamaserver-needs-kill9", until=2000, variants=("plain", "0.5.9"), alert=must(T + 180, T + 900, "reboot"), withhold=MAY)
+@case(
+    "vllm-uvm-spin-unkillable",
+    "llamaserver-needs-kill9",
+    until=2000,
+    variants=("plain", "0.5.9"),
+    alert=must(T + 180, T + 900, "reboot"),
+    withhold=MAY,
+)
 def stop_never_ends(s: Sim) -> None:
     def stop() -> None:
         s.job("new", "stop")
@@ -176,7 +197,15 @@ def down_when_first_seen(s: Sim) -> None:
     pass
 
 
-@case("systemd-start-limit-counts-wrong", until=900, variants=("plain",), mid_life=False, restart=MAY, withhold=MAY, alert=must(0, 600))
+@case(
+    "systemd-start-limit-counts-wrong",
+    until=900,
+    variants=("plain",),
+    mid_life=False,
+    restart=MAY,
+    withhold=MAY,
+    alert=must(0, 600),
+)
 def failed_when_first_seen(s: Sim) -> None:
     s.at(0.5, lambda: s._unit("failed", "failed", result="start-limit-hit", exec_main_code="exited", exec_main_status=1))
 

@@ -6,6 +6,7 @@ from tests.incidents.sim import Sim
 from watchdog.observation import Answer  # noqa: F401
 
 T = 600.0
+MOST = tuple(v for v in ALL if v not in ("idle", "two-nodes"))
 
 
 def own_watchdog(s: Sim, t: float) -> None:
@@ -30,30 +31,49 @@ def freeze(s: Sim, t: float = T, power: tuple[float, float] | None = None) -> No
         s.looks.gpu_power = power
 
     if s.setup.rate > 0:
-        s.at(t - 1.0, lambda: s.user(2000, 400) and None)  # a batch is in hand when it stops
+        s.at(t - 4.0, lambda: s.user(2000, 3000) and None)  # a batch is in hand when it stops
     s.at(t, act)
     own_watchdog(s, t)
 
 
-@case("sgl-100util-lowpower-deepseek", "vllm-running1-zero-throughput", "vllm-12-days-zero-completions", "vllm-alive-but-hung-health",
-      "sgl-heartbeat-6min-old", until=1200, variants=tuple(v for v in ALL if v != "idle"), restart=must(T + 20, T + 300))
+@case(
+    "sgl-100util-lowpower-deepseek",
+    "vllm-running1-zero-throughput",
+    "vllm-12-days-zero-completions",
+    "vllm-alive-but-hung-health",
+    "sgl-heartbeat-6min-old",
+    until=1200,
+    variants=MOST,
+    restart=must(T + 20, T + 300),
+)
 def hang_full_use_low_power(s: Sim) -> None:
     freeze(s, power=(1.0, 115.0))
 
 
-@case("sgl-hicache-prefetch-deadlock-util0", until=1200, variants=tuple(v for v in ALL if v != "idle"), restart=must(T + 20, T + 300))
+@case("sgl-hicache-prefetch-deadlock-util0", until=1200, variants=MOST, restart=must(T + 20, T + 300))
 def hang_zero_use(s: Sim) -> None:
     freeze(s, power=(0.0, 95.0))
     s.at(T, lambda: setattr(s.looks, "sleeping", "S"))
 
 
-@case("sgl-stuck-after-idle", until=1400, variants=("plain", "no-metrics", "0.5.9", "one-gpu", "one-gpu-no-metrics", "bare", "slow-probes", "quick-probes"),
-      restart=must(T + 20, T + 420), rate=0.0)
+@case(
+    "sgl-stuck-after-idle",
+    until=1400,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu", "one-gpu-no-metrics", "bare", "slow-probes", "quick-probes"),
+    restart=must(T + 20, T + 420),
+    rate=0.0,
+)
 def hang_while_idle(s: Sim) -> None:
     freeze(s)
 
 
-@case("sgl-stuck-after-idle", until=1600, variants=("plain", "no-metrics", "0.5.9", "one-gpu", "bare"), restart=must(T + 20, T + 420), rate=0.0)
+@case(
+    "sgl-stuck-after-idle",
+    until=1600,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu", "bare"),
+    restart=must(T + 20, T + 420),
+    rate=0.0,
+)
 def first_request_after_idle_hangs(s: Sim) -> None:
     def act() -> None:
         s.user(900, 200)
@@ -62,8 +82,16 @@ def first_request_after_idle_hangs(s: Sim) -> None:
     s.at(T, act)
 
 
-@case("sgl-chat-hangs-health-200", "vllm-alive-but-hung-health", until=1500, variants=("plain", "no-metrics", "0.5.9", "0.5.5", "one-gpu", "bare"),
-      restart=must(T + 20, T + 600), shallow_health=True, env={"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}, watchdog_s=3600.0)
+@case(
+    "sgl-chat-hangs-health-200",
+    "vllm-alive-but-hung-health",
+    until=1500,
+    variants=("plain", "no-metrics", "0.5.9", "0.5.5", "one-gpu", "bare"),
+    restart=must(T + 20, T + 600),
+    shallow_health=True,
+    env={"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"},
+    watchdog_s=3600.0,
+)
 def hang_behind_a_shallow_health(s: Sim) -> None:
     freeze(s)
 
@@ -83,7 +111,12 @@ def detokenizer_stands_still_idle(s: Sim) -> None:
     s.at(T, lambda: setattr(s.engine, "detokenizer_stuck", True))
 
 
-@case("sgl-no-prefill-running-stuck-1", until=2400, variants=("plain", "no-metrics", "0.5.9", "one-gpu", "slow-probes"), restart=must(T + 120, T + 1200))
+@case(
+    "sgl-no-prefill-running-stuck-1",
+    until=2400,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu", "slow-probes"),
+    restart=must(T + 120, T + 1200),
+)
 def nothing_is_let_in(s: Sim) -> None:
     def act() -> None:
         s.engine.admits = False
@@ -98,7 +131,14 @@ def nothing_is_let_in(s: Sim) -> None:
     s.at(T, act)
 
 
-@case("vllm-kv-pinned-33min-livelock", "sgl-running0-queue-high", until=1600, variants=("plain", "0.5.9", "one-gpu", "no-metrics"), restart=must(T + 60, T + 600), watchdog_s=1e6)
+@case(
+    "vllm-kv-pinned-33min-livelock",
+    "sgl-running0-queue-high",
+    until=1600,
+    variants=("plain", "0.5.9", "one-gpu", "no-metrics"),
+    restart=must(T + 60, T + 600),
+    watchdog_s=1e6,
+)
 def queue_and_nothing_runs(s: Sim) -> None:
     def act() -> None:
         s.engine.admits = False
@@ -110,13 +150,27 @@ def queue_and_nothing_runs(s: Sim) -> None:
     s.at(T, act)
 
 
-@case("sgl-sigkill-restart-silent-hang", until=1700, variants=("plain", "no-metrics", "0.5.9", "one-gpu"), mid_life=False, restart=must(300, 1100), watchdog_s=20000.0)
+@case(
+    "sgl-sigkill-restart-silent-hang",
+    until=1700,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu"),
+    mid_life=False,
+    restart=must(300, 1100),
+    watchdog_s=20000.0,
+)
 def hang_soon_after_a_start(s: Sim) -> None:
     s.at(20, s.boot)
     s.after_start = lambda: s.after(70, lambda: setattr(s.engine, "stuck", True))
 
 
-@case("sgl-cumoduleload-first-verify", until=1700, variants=("plain", "no-metrics", "one-gpu"), mid_life=False, restart=must(300, 1200), rate=0.0)
+@case(
+    "sgl-cumoduleload-first-verify",
+    until=1700,
+    variants=("plain", "no-metrics", "one-gpu"),
+    mid_life=False,
+    restart=must(300, 1200),
+    rate=0.0,
+)
 def first_request_hangs(s: Sim) -> None:
     s.at(20, s.boot)
 
@@ -124,15 +178,27 @@ def first_request_hangs(s: Sim) -> None:
         s.user(900, 100)
         s.after(0.01, lambda: setattr(s.engine, "stuck", True))
 
-    s.after_start = lambda: s.after(20, first)
+    s.after_start = lambda: s.after(2, first)
 
 
 @case("llamacpp-router-child-500", until=1800, variants=("plain", "no-metrics", "0.5.9"), restart=must(T + 60, T + 900), rate=0.0)
 def every_chat_gets_500(s: Sim) -> None:
-    s.at(T, lambda: setattr(s.looks, "chat_as", lambda: {"outcome": "status", "status": 500, "total_s": 0.02, "body": '{"message":"Internal Server Error"}'}))
+    s.at(
+        T,
+        lambda: setattr(
+            s.looks,
+            "chat_as",
+            lambda: {"outcome": "status", "status": 500, "total_s": 0.02, "body": '{"message":"Internal Server Error"}'},
+        ),
+    )
 
 
-@case("omlx-status-green-6h", until=1500, variants=("plain", "no-metrics", "0.5.9", "one-gpu", "idle", "bare"), restart=must(T + 40, T + 420))
+@case(
+    "omlx-status-green-6h",
+    until=1500,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu", "idle", "bare"),
+    restart=must(T + 40, T + 420),
+)
 def front_end_frozen(s: Sim) -> None:
     s.at(T, lambda: setattr(s, "frozen", True))
 
@@ -152,13 +218,20 @@ def all_ranks_dead_503_for_ever(s: Sim) -> None:
 @case("sgl-oom-error-no-exit", until=1600, variants=("plain", "0.5.9", "no-metrics", "one-gpu"), restart=must(T + 5, T + 420))
 def out_of_gpu_memory_without_an_end(s: Sim) -> None:
     def act() -> None:
-        s.exception("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 95.59 GiB", 1)
+        s.exception(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 95.59 GiB", 1
+        )
         s.engine.stuck = True
 
     s.at(T, act)
 
 
-@case("sgl-nccl-abort-zombie", until=1300, variants=("plain", "0.5.9", "no-metrics", "no-gpu-source", "busy", "idle"), restart=must(T, T + 120))
+@case(
+    "sgl-nccl-abort-zombie",
+    until=1300,
+    variants=("plain", "0.5.9", "no-metrics", "no-gpu-source", "busy", "idle"),
+    restart=must(T, T + 120),
+)
 def one_rank_gone(s: Sim) -> None:
     def act() -> None:
         s.engine.stuck = True
@@ -190,7 +263,17 @@ def one_replica_dead(s: Sim) -> None:
     s.at(T, lambda: s.looks.gone.add("sglang::scheduler_DP2"))
 
 
-@case("headless-rank-probe", until=1300, variants=("plain", "0.5.9"), restart=must(T, T + 120), nnodes=2, node_rank=1, logs=True, metrics=False, rate=0.0)
+@case(
+    "headless-rank-probe",
+    until=1300,
+    variants=("plain", "0.5.9"),
+    withhold=must(T, T + 120, "all 2 members together"),
+    nnodes=2,
+    node_rank=1,
+    logs=True,
+    metrics=False,
+    rate=0.0,
+)
 def rank_gone_on_the_second_node(s: Sim) -> None:
     s.at(T, lambda: s.looks.gone.add("sglang::scheduler_TP9"))
 
@@ -200,12 +283,28 @@ def own_watchdog_goes_first(s: Sim) -> None:
     freeze(s)
 
 
-@case("sgl-chat-hangs-health-200", until=1700, variants=("plain", "one-gpu"), restart=must(T + 20, T + 800), logs=False, gpu=False, procs=False, metrics=False)
+@case(
+    "sgl-chat-hangs-health-200",
+    until=1700,
+    variants=("plain", "one-gpu"),
+    restart=must(T + 20, T + 800),
+    logs=False,
+    gpu=False,
+    procs=False,
+    metrics=False,
+)
 def hang_seen_by_probes_alone(s: Sim) -> None:
     freeze(s)
 
 
-@case("sgl-100util-lowpower-deepseek", until=1300, variants=("plain", "no-metrics"), restart=must(T + 20, T + 420), watchdog_s=1e6, chat_s=300.0)
+@case(
+    "sgl-100util-lowpower-deepseek",
+    until=1300,
+    variants=("plain", "no-metrics"),
+    restart=must(T + 20, T + 420),
+    watchdog_s=1e6,
+    chat_s=300.0,
+)
 def hang_with_lost_lines(s: Sim) -> None:
     freeze(s)
     s.lose = lambda line: s.rng.random() < 0.3
@@ -217,3 +316,19 @@ def hang_at_middling_power(s: Sim) -> None:
 
 
 assert NOT and MAY
+
+
+@case("sgl-hicache-prefetch-deadlock-util0", until=1200, variants=("two-nodes",), withhold=must(T + 20, T + 300, "members"))
+def hang_of_one_member_of_two(s: Sim) -> None:
+    freeze(s)
+
+
+@case(
+    "sgl-100util-lowpower-deepseek",
+    until=1500,
+    variants=("plain", "no-metrics", "0.5.9", "bare", "one-gpu-no-metrics"),
+    restart=must(T + 20, T + 300),
+    rate=0.02,
+)
+def hang_under_light_traffic(s: Sim) -> None:
+    freeze(s)

@@ -1,6 +1,9 @@
 """What worsens or degrades: memory, GPUs, draft model, answers, hicache. Alerts and plans; restarts only where they cure."""
 
+import math
+
 from tests.incidents.case import MAY, NOT, case, must
+from tests.incidents.looks import Ramp
 from tests.incidents.sim import Sim
 from watchdog.observation import Answer
 
@@ -8,13 +11,36 @@ T = 600.0
 GIB = 1024**3
 
 
+def fills(s: Sim, ramp: Ramp, size: float, tau_s: float, base: float = 0.0) -> None:
+    """A cache that fills: fast at first, ever slower, then it is full."""
+
+    def beat() -> None:
+        ramp.go(0, 0, base + size * (1 - math.exp(-s.now / tau_s)))
+        s.after(10, beat)
+
+    beat()
+
+
 def says(s: Sim, text: str | None, *, finish: str = "length", reasoning: str | None = None) -> None:
     s.looks.answer = lambda: Answer(
-        text=text, reasoning=reasoning, finish_reason=finish, model="kimi-k2.5", prompt_tokens=27, cached_tokens=26, completion_tokens=16
+        text=text,
+        reasoning=reasoning,
+        finish_reason=finish,
+        model="kimi-k2.5",
+        prompt_tokens=27,
+        cached_tokens=26,
+        completion_tokens=16,
     )
 
 
-@case("acceptance-zero-bos-spam", until=2400, variants=("plain", "no-metrics", "0.5.9"), rate=0.3, restart=must(T, T + 900), chat_s=60.0)
+@case(
+    "acceptance-zero-bos-spam",
+    until=2400,
+    variants=("plain", "no-metrics", "0.5.9"),
+    rate=0.3,
+    restart=must(T, T + 900),
+    chat_s=60.0,
+)
 def garbage_and_nothing_accepted(s: Sim) -> None:
     s.looks.answer = lambda: s.looks.good_answer()
 
@@ -47,7 +73,15 @@ def accept_length_too_good(s: Sim) -> None:
     s.at(T, lambda: setattr(s.engine, "accept", 3.98))
 
 
-@case("sgl-nan-sanitize-salad", "sgl-l3-garbled", until=2400, variants=("plain", "one-gpu"), rate=0.0, restart=MAY, alert=must(T, T + 900))
+@case(
+    "sgl-nan-sanitize-salad",
+    "sgl-l3-garbled",
+    until=2400,
+    variants=("plain", "one-gpu"),
+    rate=0.0,
+    restart=MAY,
+    alert=must(T, T + 900),
+)
 def word_salad(s: Sim) -> None:
     s.at(T, lambda: says(s, "ਸđ<|reserved_token_163|>ไทยقد語Ωж<|reserved_token_7|>한ßž"))
 
@@ -69,7 +103,14 @@ def all_content_is_empty(s: Sim) -> None:
     says(s, "", finish="stop", reasoning="The capital of France is Paris. Paris.")
 
 
-@case("vllm-accept-decay-restart-helps", until=3000, variants=("plain", "no-metrics", "0.5.9"), rate=0.8, plan_restart=MAY, alert=must(T, 2700))
+@case(
+    "vllm-accept-decay-restart-helps",
+    until=3000,
+    variants=("plain", "no-metrics", "0.5.9"),
+    rate=0.8,
+    plan_restart=MAY,
+    alert=must(T, 2700),
+)
 def accept_length_slides(s: Sim) -> None:
     def beat() -> None:
         if s.now > T and s.engine.accept is not None:
@@ -88,7 +129,14 @@ def accept_length_wanders(s: Sim) -> None:
     beat()
 
 
-@case("sgl-throughput-falls-accept-stable", until=7200, variants=("plain", "no-metrics", "0.5.9"), rate=0.5, plan_restart=MAY, alert=must(1800, 7000, "slow", "speed"))
+@case(
+    "sgl-throughput-falls-accept-stable",
+    until=7200,
+    variants=("plain", "no-metrics", "0.5.9"),
+    rate=0.5,
+    plan_restart=MAY,
+    alert=must(1800, 7000, "slow", "speed"),
+)
 def decode_gets_slower(s: Sim) -> None:
     def beat() -> None:
         if s.now > 1200:
@@ -108,13 +156,20 @@ def speed_follows_the_load(s: Sim) -> None:
     beat()
 
 
-@case("sgl-pp-hicache-leak-2tb", "sgl-scheduler-rss-60gb", until=5400, variants=("plain", "no-metrics", "0.5.9"), plan_restart=must(900, 4500), alert=MAY)
+@case(
+    "sgl-pp-hicache-leak-2tb",
+    "sgl-scheduler-rss-60gb",
+    until=5400,
+    variants=("plain", "no-metrics", "0.5.9"),
+    plan_restart=must(900, 4500),
+    alert=MAY,
+)
 def rank_leaks(s: Sim) -> None:
     s.looks.mem_total = 480 * GIB
     s.looks.leak.slope = 26 * GIB / 3600
 
 
-@case("sgl-hicache-slice-view-leak", until=7000, variants=("plain",), plan_restart=MAY, alert=must(900, 6500))
+@case("sgl-hicache-slice-view-leak", until=7000, variants=("plain",), plan_restart=MAY, alert=MAY)
 def rank_leaks_slowly(s: Sim) -> None:
     s.looks.mem_total = 480 * GIB
     s.looks.leak.slope = 5 * GIB / 3600
@@ -123,7 +178,7 @@ def rank_leaks_slowly(s: Sim) -> None:
 @case("a cache fills and stays", until=7000, variants=("plain", "no-metrics"), alert=NOT)
 def memory_fills_and_stays(s: Sim) -> None:
     s.looks.mem_total = 480 * GIB
-    s.looks.leak.go(300, 4000, 14 * GIB)
+    fills(s, s.looks.leak, 14 * GIB, 900.0)
 
 
 @case("bursts of memory", until=7000, variants=("plain",), alert=NOT)
@@ -144,7 +199,7 @@ def gpu_memory_leaks(s: Sim) -> None:
 @case("gpu memory warms up", until=4500, variants=("plain",), alert=NOT)
 def gpu_memory_settles(s: Sim) -> None:
     s.looks.gpu_mem.go(0, 0, 80 * GIB)
-    s.looks.gpu_mem.go(300, 900, 84 * GIB)
+    fills(s, s.looks.gpu_mem, 4 * GIB, 300.0, 80 * GIB)
 
 
 @case("gpu-xid79-any-load", until=1500, variants=("plain", "0.5.9", "no-metrics"), withhold=must(T, T + 300, "reboot", "bus"))
@@ -160,8 +215,11 @@ def gpu_falls_off_the_bus(s: Sim) -> None:
 @case("gpu-off-bus-without-xid", until=1500, variants=("plain", "0.5.9"), withhold=must(T, T + 300, "reboot", "bus"))
 def gpu_gone_without_an_xid(s: Sim) -> None:
     def act() -> None:
-        for line in ("NVRM: The NVIDIA GPU 0000:60:00.0", "NVRM: (PCI ID: 10de:2330) installed in this system has",
-                     "NVRM: fallen off the bus and is not responding to commands."):
+        for line in (
+            "NVRM: The NVIDIA GPU 0000:60:00.0",
+            "NVRM: (PCI ID: 10de:2330) installed in this system has",
+            "NVRM: fallen off the bus and is not responding to commands.",
+        ):
             s.looks.kernel(line)
         s.looks.gpu_error = "lost"
         s.engine.stuck = True
@@ -188,18 +246,36 @@ def xids_of_applications(s: Sim) -> None:
         s.at(T + 20 * i, lambda text=text: s.looks.kernel(text))  # type: ignore[misc]
 
 
-@case("nvml-driver-mismatch", until=1800, variants=("plain", "no-metrics"), alert=must(T, T + 600, "driver", "reboot", "module"), withhold=MAY)
+@case(
+    "nvml-driver-mismatch",
+    until=1800,
+    variants=("plain", "no-metrics"),
+    alert=must(T, T + 600, "driver", "reboot", "module"),
+    withhold=MAY,
+)
 def driver_updated_under_a_running_server(s: Sim) -> None:
     s.at(T, lambda: setattr(s.looks, "gpu_error", "version_mismatch"))
 
 
-@case("nvml-driver-mismatch", until=1800, variants=("plain", "no-metrics"), alert=MAY, withhold=must(900, 1300, "driver", "reboot", "module"))
+@case(
+    "nvml-driver-mismatch",
+    until=1800,
+    variants=("plain", "no-metrics"),
+    alert=MAY,
+    withhold=must(900, 1300, "driver", "reboot", "module"),
+)
 def hang_under_an_updated_driver(s: Sim) -> None:
     s.at(T, lambda: setattr(s.looks, "gpu_error", "version_mismatch"))
     s.at(900, lambda: setattr(s.engine, "stuck", True))
 
 
-@case("nvidia-smi-hangs-driver-lock", until=1500, variants=("plain", "no-metrics"), alert=MAY, withhold=must(T, T + 400, "reboot", "driver"))
+@case(
+    "nvidia-smi-hangs-driver-lock",
+    until=1500,
+    variants=("plain", "no-metrics"),
+    alert=MAY,
+    withhold=must(T, T + 400, "reboot", "driver"),
+)
 def driver_wedged(s: Sim) -> None:
     def act() -> None:
         s.looks.gpu_error = "driver_timeout"
@@ -209,7 +285,9 @@ def driver_wedged(s: Sim) -> None:
     s.at(T, act)
 
 
-@case("a4000-airflow-throttle", until=2400, variants=("plain", "0.5.9", "busy"), rate=0.8, plan_restart=MAY, alert=must(T, T + 1200))
+@case(
+    "a4000-airflow-throttle", until=2400, variants=("plain", "0.5.9", "busy"), rate=0.8, plan_restart=MAY, alert=must(T, T + 1200)
+)
 def one_gpu_held_back(s: Sim) -> None:
     s.at(T, lambda: s.looks.throttled.__setitem__(2, (690.0, ["sw_thermal", "hw_thermal"])))
     s.at(T, lambda: setattr(s.engine, "step_s", 0.06))
@@ -259,7 +337,16 @@ def host_pool_is_not_where_it_should_be(s: Sim) -> None:
     s.at(300, lambda: s.looks.kernel("nvidia: Cannot map memory with base addr 0x7f0000000000 and size of 0x2000000 pages"))
 
 
-@case("sgl-kimi25-pin-budget-zero", until=2400, variants=("0.5.9",), mid_life=False, rate=0.02, spec=True, step_s=5.0, alert=must(250, 2300))
+@case(
+    "sgl-kimi25-pin-budget-zero",
+    until=2400,
+    variants=("0.5.9",),
+    mid_life=False,
+    rate=0.02,
+    spec=True,
+    step_s=5.0,
+    alert=must(250, 2300),
+)
 def pin_budget_zero(s: Sim) -> None:
     s.at(20, s.boot)
     s.at(250, lambda: s.log("Pin budget: 0 tokens (ratio=0.000)", "TP0"))

@@ -28,7 +28,13 @@ def fails(s: Sim, step: str, error: str, *, times: int = 99, status: int = 9, co
     s.at(20, lambda: s.boot(**how()))
 
 
-@case("cold-start", until=1500, variants=("plain", "no-metrics", "0.5.9", "0.5.5", "one-gpu", "bare", "busy", "idle"), mid_life=False, alert=NOT)
+@case(
+    "cold-start",
+    until=1500,
+    variants=("plain", "no-metrics", "0.5.9", "0.5.5", "one-gpu", "bare", "busy", "idle"),
+    mid_life=False,
+    alert=NOT,
+)
 def plain_start(s: Sim) -> None:
     s.at(20, s.boot)
 
@@ -41,7 +47,14 @@ def second_node_starts(s: Sim) -> None:
     s.lose = lambda line: wording.READY in line or "Uvicorn" in line or "Application" in line or "Started server" in line
 
 
-@case("vllm-weight-load-10min", until=2600, variants=("plain", "no-metrics", "0.5.9", "bare"), mid_life=False, alert=NOT, start={"weights": 1700.0})
+@case(
+    "vllm-weight-load-10min",
+    until=2600,
+    variants=("plain", "no-metrics", "0.5.9", "bare"),
+    mid_life=False,
+    alert=NOT,
+    start={"weights": 1700.0},
+)
 def weights_from_a_slow_disk(s: Sim) -> None:
     s.at(20, s.boot)
 
@@ -53,7 +66,15 @@ def bars_are_held_back(s: Sim) -> None:
     s.lose = lambda line: "safetensors" in line
 
 
-@case("sgl-deepgemm-warmup-23min", "sgl-jit-every-start", until=2600, variants=("plain", "0.5.9", "bare"), mid_life=False, alert=NOT, start={"graphs": 1400.0})
+@case(
+    "sgl-deepgemm-warmup-23min",
+    "sgl-jit-every-start",
+    until=2600,
+    variants=("plain", "0.5.9", "bare"),
+    mid_life=False,
+    alert=NOT,
+    start={"graphs": 1400.0},
+)
 def deepgemm_warms_up(s: Sim) -> None:
     s.at(20, s.boot)
     begin = 20 + 5 + 30 + 8 + 2 + 110 + 4
@@ -61,12 +82,20 @@ def deepgemm_warms_up(s: Sim) -> None:
     def said(i: int) -> None:
         s.log(f"DeepGEMM warmup: {i}%|##| {i * 20}/2000 [{i // 6:02d}:{i % 60:02d}<10:00, 2.40it/s]", "bare")
 
-    s.at(begin + 1, lambda: s.log("Entering DeepGEMM JIT Pre-Compile session. It may take a long time (typically 10-20 mins) if you have run `sglang.compile_deep_gemm`.", "TP0"))
+    s.at(
+        begin + 1,
+        lambda: s.log(
+            "Entering DeepGEMM JIT Pre-Compile session. It may take a long time (typically 10-20 mins) if you have run `sglang.compile_deep_gemm`.",
+            "TP0",
+        ),
+    )
     for i in range(1, 95):
         s.at(begin + 14.0 * i, partial(said, i))
 
 
-@case("sgl-omni-flashinfer-jit-678s", until=1800, variants=("plain", "0.5.9", "no-metrics"), mid_life=False, start={"graphs": 740.0})
+@case(
+    "sgl-omni-flashinfer-jit-678s", until=1800, variants=("plain", "0.5.9", "no-metrics"), mid_life=False, start={"graphs": 740.0}
+)
 def compilers_in_the_cgroup(s: Sim) -> None:
     s.at(20, s.boot)
     s.at(200, lambda: setattr(s.looks, "compilers", ["ninja", "nvcc", "cicc", "ptxas"]))
@@ -83,7 +112,13 @@ def imports_take_long(s: Sim) -> None:
     s.at(20, s.boot)
 
 
-@case("sgl-kimi-thinking-stuck-after-load", until=2400, variants=("plain", "no-metrics", "0.5.9", "one-gpu", "bare"), mid_life=False, restart=must(500, 1700))
+@case(
+    "sgl-kimi-thinking-stuck-after-load",
+    until=2400,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu", "bare"),
+    mid_life=False,
+    restart=must(500, 1700),
+)
 def stuck_after_the_weights(s: Sim) -> None:
     s.at(20, lambda: s.boot(stuck="pool"))
     s.at(200, lambda: setattr(s.looks, "sleeping", "S"))
@@ -107,8 +142,15 @@ def stuck_in_warm_up(s: Sim) -> None:
     s.at(330, lambda: setattr(s, "listening", True))
 
 
-@case("sgl-warmup-via-proxy-502", "sgl-warmup-502-again", until=2000, variants=("plain", "0.5.9", "no-metrics"), mid_life=False,
-      withhold=must(280, 1600, "proxy"), env={"HTTP_PROXY": "http://10.0.0.1:3128"})
+@case(
+    "sgl-warmup-via-proxy-502",
+    "sgl-warmup-502-again",
+    until=2000,
+    variants=("plain", "0.5.9", "no-metrics"),
+    mid_life=False,
+    withhold=must(280, 1600, "proxy"),
+    env={"HTTP_PROXY": "http://10.0.0.1:3128"},
+)
 def warm_up_gets_502(s: Sim) -> None:
     def words() -> None:
         s.log("Initialization failed. warmup error: Traceback (most recent call last):")
@@ -119,9 +161,19 @@ def warm_up_gets_502(s: Sim) -> None:
     s.at(20, lambda: s.boot(**how))
 
 
-@case("sgl-hicache-half-of-ram", until=2400, variants=("plain", "0.5.9", "one-gpu"), mid_life=False, withhold=must(150, 1400, "host memory", "hicache", "ratio"))
+@case(
+    "sgl-hicache-half-of-ram",
+    until=2400,
+    variants=("plain", "0.5.9", "one-gpu"),
+    mid_life=False,
+    withhold=must(150, 1400, "host memory", "hicache", "ratio"),
+)
 def host_pool_refused(s: Sim) -> None:
-    fails(s, "warmup", "ValueError: Not enough host memory available. Requesting 44.77 GB but only have 44.20 GB free. Please reduce the size of the hierarchical cache.")
+    fails(
+        s,
+        "warmup",
+        "ValueError: Not enough host memory available. Requesting 44.77 GB but only have 44.20 GB free. Please reduce the size of the hierarchical cache.",
+    )
 
 
 @case("sgl-hicache-cudahostalloc-invalid", until=2400, variants=("plain", "0.5.9"), mid_life=False, withhold=must(250, 1800))
@@ -134,18 +186,42 @@ def pinning_fails_once(s: Sim) -> None:
     fails(s, "warmup", "RuntimeError: cudaHostRegister failed (rc=1, invalid argument) at offset=0 size=34760392704", times=1)
 
 
-@case("sgl-cudahostregister-crashloop", until=2600, variants=("plain",), mid_life=False, restart=MAY, withhold=must(600, 2400, "chunk", "memlock", "host"), burst=3)
+@case(
+    "sgl-cudahostregister-crashloop",
+    until=2600,
+    variants=("plain",),
+    mid_life=False,
+    restart=MAY,
+    withhold=must(600, 2400, "chunk", "memlock", "host"),
+    burst=3,
+)
 def pinning_fails_always(s: Sim) -> None:
     fails(s, "warmup", "RuntimeError: cudaHostRegister failed (rc=1, invalid argument) at offset=0 size=34760392704")
 
 
-@case("sgl-orphans-escape-cgroup", until=1800, variants=("plain", "0.5.9", "one-gpu", "no-metrics"), mid_life=False, withhold=must(100, 1300, "pid", "process", "holds"))
+@case(
+    "sgl-orphans-escape-cgroup",
+    until=1800,
+    variants=("plain", "0.5.9", "one-gpu", "no-metrics"),
+    mid_life=False,
+    withhold=must(100, 1300, "pid", "process", "holds"),
+)
 def strangers_hold_the_gpus(s: Sim) -> None:
     s.looks.strangers = [(3321, 80 * GIB)]
-    fails(s, "pool", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.75 GiB. GPU 0 has a total capacity of 95.59 GiB of which 412.00 MiB is free.")
+    fails(
+        s,
+        "pool",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.75 GiB. GPU 0 has a total capacity of 95.59 GiB of which 412.00 MiB is free.",
+    )
 
 
-@case("sgl-shm-leak-permanent-crashloop", until=1500, variants=("plain", "0.5.9"), mid_life=False, withhold=must(60, 900, "/dev/shm", "shm"))
+@case(
+    "sgl-shm-leak-permanent-crashloop",
+    until=1500,
+    variants=("plain", "0.5.9"),
+    mid_life=False,
+    withhold=must(60, 900, "/dev/shm", "shm"),
+)
 def dev_shm_full(s: Sim) -> None:
     s.looks.shm_free_ratio = 0.0
     fails(s, "weights", "OSError: [Errno 28] No space left on device: '/dev/shm/sgl_shm_mm_1'")
@@ -153,34 +229,83 @@ def dev_shm_full(s: Sim) -> None:
 
 @case("sgl-orphan-holds-rpc-port", until=1500, variants=("plain", "0.5.9"), mid_life=False, withhold=must(50, 900, "port"))
 def derived_port_taken(s: Sim) -> None:
-    fails(s, "init", "ValueError: rpc_port at 31233 is not available in 30 seconds. rpc_port is used by a process already. process.name()='sglang::scheduler'", code="exited", status=1)
+    fails(
+        s,
+        "init",
+        "ValueError: rpc_port at 31233 is not available in 30 seconds. rpc_port is used by a process already. process.name()='sglang::scheduler'",
+        code="exited",
+        status=1,
+    )
 
 
 @case("nccl-eaddrinuse", until=1200, variants=("plain",), mid_life=False)
 def rendezvous_port_taken_once(s: Sim) -> None:
-    fails(s, "weights", "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use", times=1)
+    fails(
+        s,
+        "weights",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+        times=1,
+    )
 
 
 @case("nccl-eaddrinuse", until=1500, variants=("plain", "0.5.9"), mid_life=False, withhold=must(150, 900, "port"))
 def rendezvous_port_taken_always(s: Sim) -> None:
-    fails(s, "weights", "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use")
+    fails(
+        s,
+        "weights",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+    )
 
 
-@case("sgl-port-bound-only-after-load", until=2000, variants=("plain", "0.5.9", "one-gpu"), mid_life=False, withhold=must(20, 1500, "port", "listen"))
+@case(
+    "sgl-port-bound-only-after-load",
+    until=2000,
+    variants=("plain", "0.5.9", "one-gpu"),
+    mid_life=False,
+    withhold=must(20, 1500, "port", "listen"),
+)
 def port_taken_by_a_stranger(s: Sim) -> None:
     s.looks.stranger_port = 1877
-    fails(s, "ready", "[2026-01-14 02:05:00] ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use", bare=True, status=3, code="exited")
+    fails(
+        s,
+        "ready",
+        "[2026-01-14 02:05:00] ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use",
+        bare=True,
+        status=3,
+        code="exited",
+    )
 
 
-@case("bad arguments", until=900, variants=("plain", "0.5.9"), mid_life=False, withhold=must(20, 600, "command line", "argument", "unit"))
+@case(
+    "bad arguments",
+    until=900,
+    variants=("plain", "0.5.9"),
+    mid_life=False,
+    withhold=must(20, 600, "command line", "argument", "unit"),
+)
 def bad_arguments(s: Sim) -> None:
-    fails(s, "imports", "launch_server.py: error: unrecognized arguments: --enable-hirarchical-cache", bare=True, status=2, code="exited")
+    fails(
+        s,
+        "imports",
+        "launch_server.py: error: unrecognized arguments: --enable-hirarchical-cache",
+        bare=True,
+        status=2,
+        code="exited",
+    )
 
 
-@case("nvml-driver-mismatch", until=1500, variants=("plain",), mid_life=False, withhold=must(60, 1200, "driver", "reboot", "module"))
+@case(
+    "nvml-driver-mismatch", until=1500, variants=("plain",), mid_life=False, withhold=must(60, 1200, "driver", "reboot", "module")
+)
 def driver_mismatch_at_start(s: Sim) -> None:
     s.looks.gpu_error = "version_mismatch"
-    fails(s, "init", "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 803: system has unsupported display driver / cuda driver combination", code="exited", status=1)
+    fails(
+        s,
+        "init",
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 803: system has unsupported display driver / cuda driver combination",
+        code="exited",
+        status=1,
+    )
 
 
 @case("gpu-off-bus-without-xid", until=1500, variants=("plain",), mid_life=False, withhold=must(50, 1200, "reboot", "bus", "gpu"))
@@ -189,7 +314,13 @@ def gpu_lost_at_start(s: Sim) -> None:
     fails(s, "init", "RuntimeError: CUDA error: no CUDA-capable device is detected")
 
 
-@case("traceway-timeoutstart-90s", until=1500, variants=("plain", "0.5.9"), mid_life=False, withhold=must(100, 1200, "timeoutstartsec"))
+@case(
+    "traceway-timeoutstart-90s",
+    until=1500,
+    variants=("plain", "0.5.9"),
+    mid_life=False,
+    withhold=must(100, 1200, "timeoutstartsec"),
+)
 def start_times_out(s: Sim) -> None:
     """A unit of Type=notify with the default limit: systemd ends each start after 90 s."""
 
@@ -219,12 +350,20 @@ def start_times_out(s: Sim) -> None:
     s.at(20, begin)
 
 
-@case("rbln-engine-dead-api-waits-120min", until=2400, variants=("plain", "0.5.9"), mid_life=False, withhold=must(100, 1500, "memory", "gpu"))
+@case(
+    "rbln-engine-dead-api-waits-120min",
+    until=2400,
+    variants=("plain", "0.5.9"),
+    mid_life=False,
+    withhold=must(100, 1500, "memory", "gpu"),
+)
 def ranks_die_and_the_parent_waits(s: Sim) -> None:
     s.at(20, lambda: s.boot(stuck="graphs"))
 
     def dies() -> None:
-        s.exception("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 11.06 GiB. GPU 0 has a total capacity of 95.59 GiB", 8)
+        s.exception(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 11.06 GiB. GPU 0 has a total capacity of 95.59 GiB", 8
+        )
         s.looks.gone |= {n for n in s.looks.names() if "scheduler" in n}
 
     s.at(240, dies)
@@ -235,7 +374,13 @@ def killed_for_memory_once(s: Sim) -> None:
     s.at(600, lambda: killed_for_memory(s))
 
 
-@case("sgl-kimi-k25-mtp-oom-killed", until=2400, variants=("plain", "0.5.9"), withhold=must(1100, 1800, "memory", "oom", "ratio"), restart=NOT)
+@case(
+    "sgl-kimi-k25-mtp-oom-killed",
+    until=2400,
+    variants=("plain", "0.5.9"),
+    withhold=must(1100, 1800, "memory", "oom", "ratio"),
+    restart=NOT,
+)
 def killed_for_memory_twice(s: Sim) -> None:
     s.at(600, lambda: killed_for_memory(s))
     s.at(1200, lambda: killed_for_memory(s))
@@ -243,15 +388,20 @@ def killed_for_memory_twice(s: Sim) -> None:
 
 def killed_for_memory(s: Sim) -> None:
     s.looks.oom_kills += 1
-    s.looks.kernel("oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,task_memcg=/system.slice/sglang-kimi.service,task=sglang::schedul,pid=4102,uid=0")
+    s.looks.kernel(
+        "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,task_memcg=/system.slice/sglang-kimi.service,task=sglang::schedul,pid=4102,uid=0"
+    )
     s.looks.kernel("Out of memory: Killed process 4102 (sglang::schedul) total-vm:200000000kB, anon-rss:190000000kB")
     s.exit(code="killed", status=9, result="oom-kill")
 
 
 @case("sgl-kimi-k3-hicache-2-crashes-a-day", until=2400, variants=("plain",), mid_life=False, restart=MAY, withhold=MAY, burst=3)
 def crash_loop_of_different_causes(s: Sim) -> None:
-    causes = [("init", "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1"), ("pool", "torch.OutOfMemoryError: CUDA out of memory. Tried"),
-              ("warmup", "AttributeError: 'NoneType' object has no attribute 'size'")]
+    causes = [
+        ("init", "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1"),
+        ("pool", "torch.OutOfMemoryError: CUDA out of memory. Tried"),
+        ("warmup", "AttributeError: 'NoneType' object has no attribute 'size'"),
+    ]
     count = [0]
 
     def how() -> dict[str, Any]:

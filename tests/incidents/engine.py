@@ -59,7 +59,9 @@ class Engine:
     running: list[Request] = field(default_factory=list)
     heartbeat_at: float = 0.0
     worked_s: float = 0.0
-    counters: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("prefill", "cache", "decode", "prompt", "generated"), 1000.0))
+    counters: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("prefill", "cache", "decode", "prompt", "generated"), 1000.0)
+    )
     ended: int = 300
     begun: int = 300
     ttft_sum: float = 200.0

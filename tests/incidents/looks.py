@@ -126,7 +126,13 @@ class Looks:
         """Connect; go on with `then` if somebody listens and serves."""
         sim = self.sim
         if self.stranger_port is not None:
-            self._probe(probe, "ok" if probe == "health" else "status", status=200 if probe == "health" else 404, total_s=0.001, limit_s=limit)
+            self._probe(
+                probe,
+                "ok" if probe == "health" else "status",
+                status=200 if probe == "health" else 404,
+                total_s=0.001,
+                limit_s=limit,
+            )
             again()
         elif not sim.listening:
             self._probe(probe, "refused", connect_s=0.0003, total_s=0.0008, limit_s=limit)
@@ -210,7 +216,16 @@ class Looks:
             bad = not self.sim.ready or self.sim.draining or self.sim.unhealthy or self.sim.engine.paused
             self.sim.log(wording.access("127.0.0.1:40001", "GET", "/ready", 503 if bad else 200))
             status = 503 if bad else 200
-            self._probe("ready", "status" if bad else "ok", status=status, connect_s=0.0003, ttft_s=0.002, total_s=0.002, limit_s=5.0, body="")
+            self._probe(
+                "ready",
+                "status" if bad else "ok",
+                status=status,
+                connect_s=0.0003,
+                ttft_s=0.002,
+                total_s=0.002,
+                limit_s=5.0,
+                body="",
+            )
 
         self._reach("ready", 5.0, asked, lambda: None)
 
@@ -236,7 +251,13 @@ class Looks:
         if not sim.ready and sim.unit["active_state"] in ("active", "activating"):
             self._probe("chat", "skipped", why="starting")
             return again()
-        if sim.now - sim.engine.last_ended_at < s.chat_s and sim.listening and not sim.frozen and self.chat_as is None and self.answer == self.good_answer:
+        if (
+            sim.now - sim.engine.last_ended_at < s.chat_s
+            and sim.listening
+            and not sim.frozen
+            and self.chat_as is None
+            and self.answer == self.good_answer
+        ):
             self._probe("chat", "skipped", why="traffic")
             return again()
         if self._backoff % 2 == 1:
@@ -289,7 +310,13 @@ class Looks:
     def good_answer(self) -> o.Answer:
         text = self.sim.rng.choice(GOOD)
         return o.Answer(
-            text=text, finish_reason="stop", model="kimi-k2.5", prompt_tokens=27, cached_tokens=26, completion_tokens=3, tool_calls=0
+            text=text,
+            finish_reason="stop",
+            model="kimi-k2.5",
+            prompt_tokens=27,
+            cached_tokens=26,
+            completion_tokens=3,
+            tool_calls=0,
         )
 
     # ---- scrape
@@ -311,7 +338,9 @@ class Looks:
             else:
                 sim.emit(o.Metrics, inv=sim.inv, ok=False, error="refused" if not sim.listening else "timeout")
             return
-        fail = self.metrics_fail or ("refused" if not sim.listening else "timeout" if sim.mute or sim.frozen or self.slow_front_s > 5 else None)
+        fail = self.metrics_fail or (
+            "refused" if not sim.listening else "timeout" if sim.mute or sim.frozen or self.slow_front_s > 5 else None
+        )
         if fail is not None:
             sim.emit(o.Metrics, inv=sim.inv, ok=False, error=fail)
             return
@@ -363,7 +392,9 @@ class Looks:
     def look_port(self) -> None:
         sim = self.sim
         if self.stranger_port is not None:
-            sim.emit(o.Port, inv=sim.inv, listening=True, address="0.0.0.0:30000", pid=self.stranger_port, in_unit=False, established=2)
+            sim.emit(
+                o.Port, inv=sim.inv, listening=True, address="0.0.0.0:30000", pid=self.stranger_port, in_unit=False, established=2
+            )
         elif sim.listening:
             sim.emit(o.Port, inv=sim.inv, listening=True, address="0.0.0.0:30000", pid=sim.pid, in_unit=True, established=2)
         else:
@@ -409,14 +440,20 @@ class Looks:
         else:
             first = s.ranks * s.node_rank
             ranks = [f"sglang::scheduler_TP{first + i}" for i in range(s.ranks)]
-        return ranks + (["sglang::data_parallel_controller"] if s.dp > 1 else []) + (["sglang::detokenizer"] if s.node_rank == 0 else [])
+        return (
+            ranks
+            + (["sglang::data_parallel_controller"] if s.dp > 1 else [])
+            + (["sglang::detokenizer"] if s.node_rank == 0 else [])
+        )
 
     def look_procs(self) -> None:
         sim = self.sim
         self._cpu += 0.0 if self.sleeping else 80.0
         procs: list[o.Proc] = []
         if self.alive and sim.unit["main_pid"] is not None:
-            procs.append(o.Proc(pid=sim.pid, ppid=1, name="python3", state="S", cpu_s=self._cpu / 10, rss=int(2.3 * GIB), wchan="ep_poll"))
+            procs.append(
+                o.Proc(pid=sim.pid, ppid=1, name="python3", state="S", cpu_s=self._cpu / 10, rss=int(2.3 * GIB), wchan="ep_poll")
+            )
         if self.alive:
             pool = self.anon.value(sim.now) / max(1, self.s.ranks)
             for i, name in enumerate(self.names()):

@@ -158,7 +158,13 @@ class Sim:
         e = self.engine
         self.log(
             wording.prefill(
-                self.setup.version, new=new, cached=cached, usage=e.usage(), running=len(e.running), queue=len(e.queue), pending=pending
+                self.setup.version,
+                new=new,
+                cached=cached,
+                usage=e.usage(),
+                running=len(e.running),
+                queue=len(e.queue),
+                pending=pending,
             ),
             self._rank0(),
         )
@@ -194,7 +200,9 @@ class Sim:
         """A request of a user arrives."""
         s = self.setup
         prompt = prompt or self.rng.randint(*s.prompts)
-        request = Request(prompt=prompt, answer=answer or self.rng.randint(*s.answers), cached=int(prompt * self.rng.choice((0, 0.3, 0.6))))
+        request = Request(
+            prompt=prompt, answer=answer or self.rng.randint(*s.answers), cached=int(prompt * self.rng.choice((0, 0.3, 0.6)))
+        )
         peer = f"10.0.{self.rng.randint(0, 2)}.{self.rng.randint(5, 39)}:{self.rng.randint(33000, 60000)}"
         line = wording.access(peer, "POST", "/v1/chat/completions", 200)
         self.engine.http_active += 1
@@ -248,7 +256,13 @@ class Sim:
         self.looks.begin_life()
         self.systemd("Started sglang-kimi.service - SGLang server (kimi-k2.5).")
         self._unit(
-            "active", "running", main_pid=self.pid, since=round(self.now, 3), result="success", exec_main_code=None, exec_main_status=0
+            "active",
+            "running",
+            main_pid=self.pid,
+            since=round(self.now, 3),
+            result="success",
+            exec_main_code=None,
+            exec_main_status=0,
         )
         if job:
             self.job("removed", job, "done")
@@ -368,14 +382,20 @@ class Sim:
         self.log(wording.SIGTERM)
         life = self.lives
         for k in range(1, int(drain_s // 5) + 1):
-            self.after(5.0 * k, self._says(life, f"Gracefully exiting... Remaining number of requests {len(self.engine.running)}.", None))
+            self.after(
+                5.0 * k, self._says(life, f"Gracefully exiting... Remaining number of requests {len(self.engine.running)}.", None)
+            )
 
         def gone() -> None:
             self.ready = self.listening = False
             self.lives += 1
             self.engine.drop_all()
             self.looks.died()
-            code = {"exec_main_code": "killed", "exec_main_status": 9} if killed else {"exec_main_code": "exited", "exec_main_status": 0}
+            code = (
+                {"exec_main_code": "killed", "exec_main_status": 9}
+                if killed
+                else {"exec_main_code": "exited", "exec_main_status": 0}
+            )
             self._unit("deactivating", "stop-sigterm", main_pid=None, **code)
 
         def dead() -> None:

@@ -35,7 +35,14 @@ def health_failed(started: str, heartbeat: str) -> str:
 
 
 def access(peer: str, method: str, path: str, status: int) -> str:
-    words = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 500: "Internal Server Error", 503: "Service Unavailable"}
+    words = {
+        200: "OK",
+        400: "Bad Request",
+        401: "Unauthorized",
+        404: "Not Found",
+        500: "Internal Server Error",
+        503: "Service Unavailable",
+    }
     return f'INFO:     {peer} - "{method} {path} HTTP/1.1" {status} {words.get(status, "Error")}'
 
 
@@ -85,32 +92,54 @@ def start(version: str, *, ranks: int, hicache: bool, times: dict[str, float]) -
         yield at, "weights", "bare", f"Loading safetensors checkpoint shards: {bar}"
     t += 2 + times["weights"]
     for i, name in enumerate(names):
-        yield t + 0.1 * i, "pool", name, "Load weight end. elapsed=100.12 s, type=Model, dtype=torch.bfloat16, avail mem=20.38 GB, mem usage=73.23 GB."
+        yield (
+            t + 0.1 * i,
+            "pool",
+            name,
+            "Load weight end. elapsed=100.12 s, type=Model, dtype=torch.bfloat16, avail mem=20.38 GB, mem usage=73.23 GB.",
+        )
     t += times["pool"]
     for i, name in enumerate(names):
         yield t + 0.1 * i, "graphs", name, "Memory pool end. avail mem=9.60 GB"
-        begin = "Capture decode CUDA graph begin. avail mem=9.60 GB" if number(version) >= NEW else (
-            "Capture cuda graph begin. This can take up to several minutes. avail mem=9.60 GB"
+        begin = (
+            "Capture decode CUDA graph begin. avail mem=9.60 GB"
+            if number(version) >= NEW
+            else ("Capture cuda graph begin. This can take up to several minutes. avail mem=9.60 GB")
         )
         yield t + 0.5 + 0.1 * i, "graphs", name, begin
     t += times["graphs"]
     for i, name in enumerate(names):
-        yield t + 0.1 * i, "host", name, (
-            "Capture decode CUDA graph end. elapsed=35.70 s, mem usage=1.38 GB, avail mem=8.22 GB"
-            if number(version) >= NEW
-            else "Capture cuda graph end. Time elapsed: 35.70 s. mem usage=1.38 GB. avail mem=8.22 GB."
+        yield (
+            t + 0.1 * i,
+            "host",
+            name,
+            (
+                "Capture decode CUDA graph end. elapsed=35.70 s, mem usage=1.38 GB, avail mem=8.22 GB"
+                if number(version) >= NEW
+                else "Capture cuda graph end. Time elapsed: 35.70 s. mem usage=1.38 GB. avail mem=8.22 GB."
+            ),
         )
     if hicache:
         for i, name in enumerate(names):
-            yield t + 1 + 0.1 * i, "host", name, (
-                "Allocating kv hierarchical KV host pool: 637109 tokens, 44.77 GB host memory."
-                if number(version) >= NEW
-                else "Allocating 44.77 GB host memory for hierarchical KV cache."
+            yield (
+                t + 1 + 0.1 * i,
+                "host",
+                name,
+                (
+                    "Allocating kv hierarchical KV host pool: 637109 tokens, 44.77 GB host memory."
+                    if number(version) >= NEW
+                    else "Allocating 44.77 GB host memory for hierarchical KV cache."
+                ),
             )
         t += times["host"]
-    yield t + 2, "warmup", names[0], (
-        "max_total_num_tokens=159277, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=48, "
-        "context_len=262144, available_gpu_mem=6.10 GB"
+    yield (
+        t + 2,
+        "warmup",
+        names[0],
+        (
+            "max_total_num_tokens=159277, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=48, "
+            "context_len=262144, available_gpu_mem=6.10 GB"
+        ),
     )
     yield t + 4, "warmup", None, "INFO:     Started server process [1000]"
     yield t + 4.1, "warmup", None, "INFO:     Application startup complete."

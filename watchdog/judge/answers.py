@@ -1,11 +1,18 @@
 """Does the server still say the right thing? Judged by its canaries' answers, against the answers it gave before."""
 
+from msgspec import structs
+
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 
 ERRORS_S = 120.0
+LASTING_S = 600.0
+"""Garbage alone, without a second sign, must last so long before a restart is worth its price."""
+EMPTY_LEAST = 3
+EMPTY_RATE = 0.1
+"""So many canaries, and such a part of them, with an answer but no content are more than chance."""
 
 
 def judge(f: Facts, policy: Judging, now: float) -> Verdict:
@@ -19,6 +26,9 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     failing = _errors(f, now)
     if failing is not None:
         return failing
+    empty = _empty(f)
+    if empty is not None:
+        return empty
     if a.last_good_at is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message="No canary has been answered yet.")
     return Verdict(
@@ -55,15 +65,37 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
             unmet=True,
         )
         return Verdict(type=kind, status=Status.FALSE, reason="GarbageFromTheStart", message=f"{message}.", calls=(call,))
-    call = Call(
-        want=Want.RESTART,
+    alert = Call(
+        want=Want.ALERT,
         reason="GarbageAnswers",
         message=f"{message}; it answered well before.",
         severity=Severity.CRITICAL,
-        advice="If it comes back after the restart it is a fault of the software: keep the transcripts.",
+        advice="If it comes back after a restart it is a fault of the software: keep the transcripts.",
         evidence=tuple(evidence),
     )
-    return Verdict(type=kind, status=Status.FALSE, reason="GarbageAnswers", message=f"{message}.", calls=(call,))
+    calls: tuple[Call, ...] = (alert,)
+    # Without a second sign it must last: an episode passes by itself, and a restart costs everybody the cache.
+    if rejected or (count >= 2 * policy.garbage_count and now - since >= LASTING_S):
+        calls = (alert, structs.replace(alert, want=Want.RESTART))
+    return Verdict(type=kind, status=Status.FALSE, reason="GarbageAnswers", message=f"{message}.", calls=calls)
+
+
+def _empty(f: Facts) -> Verdict | None:
+    """Answers that ended by themselves and whose whole text was filed under reasoning."""
+    kind = "AnswersSane"
+    ended = f.answers.content
+    empty = [t for t, has_content in ended if not has_content]
+    if len(empty) < EMPTY_LEAST or len(empty) < EMPTY_RATE * len(ended):
+        return None
+    message = f"{len(empty)} of the last {len(ended)} canaries ended with finish_reason stop and empty content: the whole answer is under reasoning."
+    call = Call(
+        want=Want.ALERT,
+        reason="EmptyContent",
+        message=message,
+        advice="The reasoning parser does not fit the model: check --reasoning-parser and the chat template; a restart changes nothing.",
+        evidence=(f"{len(empty)} of {len(ended)} without content",),
+    )
+    return Verdict(type=kind, status=Status.FALSE, reason="EmptyContent", message=message, calls=(call,))
 
 
 def _errors(f: Facts, now: float) -> Verdict | None:

@@ -9,6 +9,8 @@ from watchdog.sglang.version import at_least
 
 REQUESTS_LEAST = 100
 """Fewer requests than this in a day say nothing about a cache."""
+TURNS = 1.0
+"""Tokens that left the GPU's cache for the pool, in times of the GPU's pool, with nothing ever read back."""
 COUNTED_SINCE = "0.5.9"
 """From here on both counters of what comes back exist; that they are absent then means zero (docs/baseline.md)."""
 
@@ -35,7 +37,10 @@ def judge(f: Facts) -> Verdict:
         message = f"{use.read_back:.0f} tokens came back from the host pool {over}, {share:.1%} of all prompt tokens."
         return Verdict(type=kind, status=Status.TRUE, reason="ReadBack", message=message)
     counted = at_least(server.version, COUNTED_SINCE) is True
-    if not counted or use.span_s < DAY_S - MARK_S or use.requests < REQUESTS_LEAST:
+    pool = server.max_total_num_tokens
+    # What is sure only after a day of light traffic is sure sooner where the GPU's cache was turned over again and again.
+    turned = pool is not None and max(use.evicted, use.backed_up or 0.0) >= TURNS * pool and not use.ever
+    if not counted or use.requests < REQUESTS_LEAST or (use.span_s < DAY_S - MARK_S and not turned):
         message = f"Nothing has come back from the host pool {over} ({use.requests:.0f} requests): too little to judge by."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="TooEarly", message=message)
     return _unused(f, kind, use, over)

@@ -8,6 +8,8 @@ from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import format_gib as gib
 
+VIOLATED = 0.2
+"""Thermal violation time: such a part of the last minutes is worth a word."""
 POLLS = 2
 """A GPU must be gone in so many rounds: one round after a boot may miss it."""
 GIB = 1024**3
@@ -36,6 +38,13 @@ def judge(f: Facts, now: float) -> Verdict:
             want=Want.ALERT, reason="GpuThrottled", message=slow.message, advice=slow.advice, evidence=tuple(slow.evidence)
         )
         return Verdict(type=kind, status=Status.FALSE, reason="GpuThrottled", message=slow.message, calls=(call,))
+    bursts = [(share, index) for index, share in d.violated.items() if share >= VIOLATED]
+    if bursts:
+        share, index = max(bursts)
+        message = f"GPU {index} was slowed down by heat for {share:.0%} of the last minutes, in bursts between the looks."
+        advice = "Check the cooling: fans, air flow, dust, the inlet temperature. A restart of the server does not help."
+        call = Call(want=Want.ALERT, reason="GpuThrottled", message=message, advice=advice)
+        return Verdict(type=kind, status=Status.FALSE, reason="GpuThrottled", message=message, calls=(call,))
     return Verdict(
         type=kind, status=Status.TRUE, reason="Healthy", message=f"{len(d.last.gpus)} GPUs, none lost, none held back."
     )

@@ -69,7 +69,8 @@ def judge(f: Facts, now: float) -> Verdict:
     death = life.deaths[-1]
     since = max(death.t, f.forgiven_at or death.t)
     said = _said(death)
-    if now - since < GRACE_S or life.job is not None:
+    unsure = life.down_since is not None and f.ranks.unsure(life.down_since, now)
+    if now - since < GRACE_S or life.job is not None or unsure:
         return Verdict(type=kind, status=Status.FALSE, reason="JustDied", message=f"It ended {now - death.t:.0f} s ago: {said}.")
     why = "systemd's start limit is hit" if u.result == "start-limit-hit" else f"Restart={u.restart} does not bring it back"
     message = f"Down for {now - death.t:.0f} s although nobody asked for it: {said}; {why}."

@@ -225,12 +225,17 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             type=kind, status=Status.TRUE, reason="Completing", message=f"A request was seen to end {now - reached:.0f} s ago."
         )
     begun = max(chats[0].began, f.forgiven_at or chats[0].began)
+    completing = work.ends_seen and ended is not None and ended > begun
+    if ended is not None and completing and now - ended > 2 * policy.stall_s:
+        # Long ago: what failed since then is the present trouble.
+        completing, begun = False, ended
+        chats = [a for a in chats if a.ended > ended]
     lasting = now - begun
     queue = work.figure("num_queue_reqs", "queue") or 0.0
     running = work.figure("num_running_reqs", "running") or 0.0
     room = has_room(f, running)
     evidence = [*p.said(chats), f"{running:.0f} running, {queue:.0f} queued"]
-    if work.ends_seen and ended is not None and ended > begun:
+    if ended is not None and completing:
         return Verdict(
             type=kind,
             status=Status.TRUE,
@@ -254,6 +259,9 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     blind_front = f.metrics_fail(now) and work.ends_seen
     slower = 1.0 if work.ends_seen else 1.5
     enough = len(chats) >= (3 if work.ends_seen else 5)
+    if len(f.probes.failures_since(begun, ("health",))) >= 3 and (work.worked_at is None or work.worked_at < begun):
+        # The engine has nothing but our own small requests, takes them in, and none comes back by either way.
+        slower, enough = 1.0, len(chats) >= 2
     moving = work.stepped_at is not None and work.stepped_at > begun
     if lasting >= policy.stall_s * slower and enough and moving and queue <= 0 and not blind_front and not f.senses.deaf(now):
         out = "no request has ended" if work.ends_seen else "nothing was seen to end"

@@ -6,6 +6,8 @@ from watchdog.judge.verdict import Call, Status, Verdict, Want
 
 WINDOW_S = 600.0
 """What holds for shorter than this is the mix of requests."""
+TOO_GOOD = 1.5
+"""Tokens gained a step, against the usual, that no change of traffic explains."""
 PLAIN_LEAST = 30
 """So many decode lines without an accept length, and none with one: nothing is speculated."""
 
@@ -39,7 +41,7 @@ def judge(f: Facts, now: float) -> Verdict:
         )
         return Verdict(type=kind, status=Status.FALSE, reason="SpeculationCollapsed", message=message, calls=(call,))
     bound = f.life.number("speculative_num_steps")
-    if median > usual * 1.5 and (bound is None or median > 0.9 * (bound + 1)):
+    if gained > TOO_GOOD * usual_gain and (bound is None or median > 0.9 * (bound + 1)):
         message = f"Speculation is too good to be true: {shown}; repeated tokens look like this."
         call = Call(want=Want.ALERT, reason="SpeculationTooGood", message=message, advice="Read some answers.", evidence=(shown,))
         return Verdict(type=kind, status=Status.FALSE, reason="SpeculationTooGood", message=message, calls=(call,))

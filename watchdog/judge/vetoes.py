@@ -2,6 +2,10 @@
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
+from watchdog.config import Restarting
+from watchdog.judge import group
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Death, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
@@ -10,25 +14,34 @@ from watchdog.units import format_gib as gib
 
 MIB = 1024**2
 UNKILLABLE_S = 120.0
+FAILED_S = 90.0
+"""A start that printed its fatal line needs so long to end by itself (5 s, py-spy, 60 s for core dumps; 0.5.13 and later)."""
+DAY_S = 86400.0
 
 
-def judge(f: Facts, now: float) -> Verdict:
+def judge(f: Facts, policy: Restarting, now: float) -> Verdict:
     """The condition Restartable: a restart of the unit would find what it needs."""
     kind = "Restartable"
     calls = tuple(_vetoes(f, now))
+    # A healthy member of a group is no ill server: this veto alone is no news.
+    standing = tuple(group.judge(f, policy))
     if not calls:
-        return Verdict(
-            type=kind, status=Status.TRUE, reason="NothingAgainst", message="Nothing is known that would make a restart useless."
-        )
+        message = "Nothing is known that would make a restart useless."
+        if standing:
+            message += f" But: {standing[0].message}"
+        reason = standing[0].reason if standing else "NothingAgainst"
+        return Verdict(type=kind, status=Status.TRUE, reason=reason, message=message, calls=standing)
     first = calls[0]
-    return Verdict(type=kind, status=Status.FALSE, reason=first.reason, message=first.message, calls=calls)
+    return Verdict(type=kind, status=Status.FALSE, reason=first.reason, message=first.message, calls=calls + standing)
 
 
 def _vetoes(f: Facts, now: float) -> Iterator[Call]:
     yield from _port(f)
     yield from _gpu_holders(f)
     yield from _shm(f)
+    yield from _killed_for_memory(f, now)
     yield from _same_death(f, now)
+    yield from _start_fails(f, now)
     yield from _unkillable(f, now)
 
 
@@ -95,6 +108,9 @@ ADVICE: dict[Mark, str] = {
     Mark.CUDA_ERROR: "Look at the kernel log for Xid lines and at the driver; the start will fail alike until its cause is gone.",
     Mark.HICACHE_TROUBLE: "Check LimitMEMLOCK=infinity in the unit, and lower the host pool or SGLANG_HICACHE_HOST_REGISTER_CHUNK_GB.",
 }
+OOM_ADVICE = "Lower the host pool (--hicache-ratio, --hicache-size) or the unit's other memory, or raise its MemoryMax=: the kernel's OOM killer ends it at the same peak each time."
+LASTING = (Mark.OUT_OF_MEMORY, Mark.HOST_MEMORY_SHORT, Mark.BAD_ARGUMENTS, Mark.PORT_IN_USE, Mark.MEMORY_UNBALANCED)
+"""Causes that outlive the process: the next start would meet them again."""
 AT_ONCE = (Mark.BAD_ARGUMENTS, Mark.HOST_MEMORY_SHORT)
 """Deaths that one look suffices to know: the next start would ask for the same and get the same."""
 
@@ -157,7 +173,9 @@ def _proxied(f: Facts, d: Death) -> bool:
 
 def _advice(f: Facts, d: Death) -> str:
     if d.signature == "oom-kill":
-        return "The kernel's OOM killer ended it: lower the host pool (--hicache-ratio) or the unit's other memory, or raise its MemoryMax=."
+        return OOM_ADVICE
+    if "is not available in" in d.text or "EADDRINUSE" in d.text:
+        return ADVICE[Mark.PORT_IN_USE]
     if d.signature == "start timeout":
         return "Raise TimeoutStartSec= in the server's unit: the start gets on, but takes longer than that."
     if d.mark is not None and d.mark in ADVICE:
@@ -165,8 +183,36 @@ def _advice(f: Facts, d: Death) -> str:
     return "Read the last lines of the failed start in the journal; a restart would end the same way."
 
 
+def _killed_for_memory(f: Facts, now: float) -> Iterator[Call]:
+    """The same peak comes each time: one kill may be an accident, the second is the footprint."""
+    kills = [d for d in f.life.deaths if d.code == "oom-kill" and not d.asked and now - d.t < DAY_S]
+    if len(kills) < 2 or not _not_up(f):
+        return
+    message = f"The kernel has killed it for want of memory {len(kills)} times in 24 h, {(now - kills[-1].t) / 60:.0f} min ago the last time."
+    evidence = tuple(f"oom-kill after {d.lived_s or 0:.0f} s" for d in kills)
+    yield _veto("KilledForMemory", message, OOM_ADVICE, evidence, unmet=True)
+
+
+def _start_fails(f: Facts, now: float) -> Iterator[Call]:
+    """A start that dies of something that the next one would meet again, and whose main process does not end."""
+    life = f.life
+    if life.phase() is not Phase.STARTING or life.dying_at is None or life.cause is None or now - life.dying_at < FAILED_S:
+        return
+    if life.cause.mark not in LASTING:
+        return
+    advice = ADVICE[life.cause.mark]
+    message = f"The start failed {now - life.dying_at:.0f} s ago and its main process has not ended: {life.cause.message[:200]}"
+    yield _veto("StartFailed", message, f"{advice} Then restart it by hand.", unmet=True)
+
+
 def _unkillable(f: Facts, now: float) -> Iterator[Call]:
     u = f.life.unit
+    if f.life.down and f.ranks.left:
+        names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state})" for x in f.ranks.left[:4])
+        message = f"systemd holds the unit to be down, but SIGKILL did not end {names}: a new start would find its GPU taken."
+        unmet = bool(f.life.deaths) and not f.life.deaths[-1].asked
+        yield from _reboot(message, unmet=unmet)
+        return
     if u is None or u.active_state != "deactivating" or f.life.stopping_since is None:
         return
     lasting = now - f.life.stopping_since
@@ -176,4 +222,10 @@ def _unkillable(f: Facts, now: float) -> Iterator[Call]:
         return
     names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state})" for x in left[:4])
     message = f"The stop has lasted {lasting:.0f} s and SIGKILL did not end {names}: stuck in the kernel."
-    yield _veto("Unkillable", message, "Reboot the host: a process that survives SIGKILL ends with nothing else.", unmet=True)
+    yield from _reboot(message, unmet=True)
+
+
+def _reboot(message: str, *, unmet: bool) -> Iterator[Call]:
+    veto = _veto("Unkillable", message, "Reboot the host: a process that survives SIGKILL ends with nothing else.", unmet=unmet)
+    yield veto
+    yield structs.replace(veto, want=Want.ALERT, unmet=False)

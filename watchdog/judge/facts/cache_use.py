@@ -27,6 +27,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
         evicted: tokens that the GPU's cache gave up.
         device: tokens that the GPU's own cache saved.
         storage: tokens that a storage backend gave.
+        ever: whether anything ever came back in this life, by the counters' totals.
         fill: how much of the host pool is in use now, 0…1; None where the version does not tell (before 0.5.10).
     """
 
@@ -38,6 +39,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     evicted: float
     device: float
     storage: float
+    ever: bool
     fill: float | None
 
 
@@ -85,5 +87,6 @@ class CacheUse:
             evicted=grew(STORED[1]),
             device=grew("cached_tokens_total.device"),
             storage=grew("cached_tokens_total.storage"),
+            ever=any(b.get(name, 0.0) > 0 for name in BACK),
             fill=used / total if used is not None and total else None,
         )

@@ -27,6 +27,8 @@ class Devices:
         self.rounds: deque[Gpu] = deque()
         self.held_at: float | None = None
         """When a GPU last gave a reason for a clock below its usual one."""
+        self.violated: dict[int, float] = {}
+        """GPUs whose thermal violation time grew in the last minutes → by how much of the time."""
         self._throttled: tuple[float, throttling.Throttled | None] = (-1e18, None)
         self.begin()
 
@@ -53,6 +55,7 @@ class Devices:
         self.rounds.append(o)
         while self.rounds and self.rounds[0].t < o.t - throttling.WINDOW_S:
             self.rounds.popleft()
+        self._violations(o)
         power = self._power(o)
         if power is not None:
             self.idle_w = power if self.idle_w is None else min(self.idle_w, power)
@@ -62,6 +65,19 @@ class Devices:
             for g in o.gpus:
                 if g.mem_used is not None:
                     self.memory.setdefault(g.index, Series()).add(o.t, g.mem_used)
+
+    def _violations(self, o: Gpu) -> None:
+        """Samples miss bursts, counters do not (nvmlDeviceGetViolationStatus)."""
+        first = self.rounds[0]
+        span = o.t - first.t
+        if span < throttling.WINDOW_S * 0.9 or not any(g.throttle_s for g in o.gpus):
+            return
+        before = {g.index: (g.throttle_s or {}).get("thermal") for g in first.gpus}
+        self.violated.clear()
+        for g in o.gpus:
+            now, then = (g.throttle_s or {}).get("thermal"), before.get(g.index)
+            if now is not None and then is not None and now > then:
+                self.violated[g.index] = (now - then) / span
 
     def see_kernel(self, o: Kernel) -> None:
         """Take in a line of the kernel log."""

@@ -98,6 +98,8 @@ class Life:
         self.stranger_since: float | None = None
         """Since when the same stranger is seen on the server's port."""
         self.first_seen: float | None = None
+        self.down_since: float | None = None
+        """Since when systemd holds the unit inactive or failed."""
         self._begin(None, None)
 
     def _begin(self, inv: str | None, since: float | None) -> None:
@@ -139,6 +141,10 @@ class Life:
             self._end(o.t, o)
         if o.sub_state == "auto-restart":
             self.auto_restart_at = o.t
+        if not self.down:
+            self.down_since = None
+        elif self.down_since is None:
+            self.down_since = o.t
         if o.active_state != "deactivating":
             self.stopping_since = None
         elif self.stopping_since is None:

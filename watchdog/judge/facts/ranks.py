@@ -20,6 +20,7 @@ class Ranks:
         self.last: Procs | None = None
         self.left: list[Proc] = []
         """Engine processes that are still there though systemd holds the unit to be down."""
+        self.left_at: float | None = None
         self.known: dict[int, Proc] = {}
         """Essential processes that were seen in this life: pid → process."""
         self.missing: dict[int, tuple[float, int]] = {}
@@ -53,7 +54,17 @@ class Ranks:
 
     def see_left(self, o: Procs) -> None:
         """Take in a look at the processes of a unit that is down."""
-        self.left = [x for x in o.procs if processes.role(x.name) in ESSENTIAL and x.state != "Z"]
+        self.left = self._engine(o)
+        self.left_at = o.t
+
+    def unsure(self, down_since: float, now: float) -> bool:
+        """Whether engine processes were there at the last look, and none was taken since the unit went down."""
+        looked = self.left_at is not None and self.left_at > down_since
+        return not looked and now - down_since < FRESH_S and self.last is not None and bool(self._engine(self.last))
+
+    @staticmethod
+    def _engine(o: Procs) -> list[Proc]:
+        return [x for x in o.procs if processes.role(x.name) in ESSENTIAL and x.state != "Z"]
 
     def compiling(self, now: float) -> bool:
         """Whether a compiler was seen in the unit lately."""

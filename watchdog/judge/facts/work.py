@@ -18,6 +18,12 @@ PACE_MEMORY_S = 1800.0
 """A gap between two steps counts for the server's pace for so long."""
 IDLE_S = 35.0
 """Gauges of an idle engine are right after 30 s at the latest (SGLang, all versions)."""
+CHUNK_LEAST = 2048
+"""A prefill of so many tokens is likely to be one chunk of several (--chunked-prefill-size is 2,048 or more)."""
+SAME_S = 15.0
+"""A batch line and a scrape that are no further apart may tell of the same step."""
+PROBE_TOKENS = 64
+"""A prefill of no more tokens may be one of our own probes (/health has one token, the canary some thirty)."""
 FRESH_S = 45.0
 """A gauge is believed for so long after the scrape in which it last moved with a counter: idle gauges lag by 30 s (SGLang, all versions)."""
 
@@ -47,9 +53,13 @@ class Work:
         self.ends_seen = False
         self.admitted_at: float | None = None
         """When a request was last taken into a batch (a prefill line, or prefill counters)."""
+        self.worked_at: float | None = None
+        """When a batch line last told of more work than a probe of ours."""
         self.heartbeat_at: float | None = None
         """The newest heartbeat of which a failed health check told."""
         self.prefill: Batch | None = None
+        self._prefill_before: Batch | None = None
+        """The prefill before the newest line."""
         self.decode: Batch | None = None
         self.scrape: Metrics | None = None
         self.scrape_moved_at: float | None = None
@@ -69,15 +79,17 @@ class Work:
         f = line.fields
         if line.mark is Mark.PREFILL:
             self._learn_prefill(t)
-            self.prefill = Batch(t, f)
+            self._prefill_before, self.prefill = self.prefill, Batch(t, f)
             if f.get("new_token", 0) > 1 or f.get("new_seq", 0) > 1:
                 self.admitted_at = t
         else:
             self._learn_prefill(t)
-            self.decode = Batch(t, f)
+            self._prefill_before, self.decode = self.prefill, Batch(t, f)
             if "accept_len" in f:
                 self.accept.append((t, f["accept_len"], f.get("running", 0.0)))
-        self._step(t)
+        if f.get("new_token", 0) > PROBE_TOKENS or f.get("running", 0) > 0 or f.get("queue", 0) > 1:
+            self.worked_at = t
+        self._step(t, line)
         self._queue(t, f.get("queue"))
 
     def _learn_prefill(self, t: float) -> None:
@@ -129,21 +141,33 @@ class Work:
         if self.heartbeat_at is None or t > self.heartbeat_at:
             self.heartbeat_at = t
 
-    def _step(self, t: float) -> None:
+    def _step(self, t: float, line: Line | None = None) -> None:
         last = self.stepped_at
         if last is not None and t > last:
-            if t - last > 5.0 and self._busy_before(t):
+            if t - last > 5.0 and self._busy_before(t, line):
                 self._gaps.append((t, t - last))
         if last is None or t > last:
             self.stepped_at = t
         while self._gaps and self._gaps[0][0] < t - PACE_MEMORY_S:
             self._gaps.popleft()
 
-    def _busy_before(self, t: float) -> bool:
-        """Whether the engine had work in hand before `t`, so that a gap is its pace and not idleness."""
-        return self.in_hand(t) or (
-            self.prefill is not None and self.prefill.t == self.stepped_at and self.prefill.fields.get("new_token", 0) > 1
-        )
+    def _busy_before(self, t: float, line: Line | None) -> bool:
+        """Whether the engine worked all through the gap that ends at `t`, so that the gap is its pace and not idleness.
+
+        The last decode line before a pause often shows a request that ended a moment later: only what comes next can tell.
+        """
+        s = self.scrape
+        if s is not None and s.ok and t - s.t < FRESH_S and "num_running_reqs" in s.values:
+            return s.values["num_running_reqs"] > 0 or s.values.get("num_queue_reqs", 0) > 0
+        if line is None:
+            return False
+        if line.mark is Mark.DECODE or line.fields.get("running", 0) > 0:
+            return True
+        before = max((b for b in (self.decode, self._prefill_before) if b is not None), key=lambda b: b.t, default=None)
+        if before is None:
+            return False
+        f = before.fields
+        return f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) >= CHUNK_LEAST
 
     def _queue(self, t: float, queue: float | None) -> None:
         if queue is None:
@@ -175,13 +199,13 @@ class Work:
                 return True
             if self.scrape.t - (self.stepped_at or self.scrape.t) > IDLE_S and "num_running_reqs" in v:
                 return False
-        for batch in (self.decode, self.prefill):
-            if batch is not None and batch.t == self.stepped_at:
-                f = batch.fields
-                return (
-                    f.get("running", 0) > 0 or f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) > 1
-                )
-        return False
+        batches = [b for b in (self.decode, self.prefill) if b is not None]
+        last = max(batches, key=lambda b: b.t, default=None)
+        # A scrape that shows the same step comes a little later than its line.
+        if last is None or self.stepped_at is None or self.stepped_at - last.t > SAME_S:
+            return False
+        f = last.fields
+        return f.get("running", 0) > 0 or f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) > 1
 
     def counters_frozen(self, now: float) -> bool:
         """Whether fresh scrapes say: requests are running, and no counter moves."""
