@@ -110,10 +110,11 @@ def account(f: Facts) -> Account:
     where = where_visible(server.version, server.args, server.env) if server is not None else None
     finding, place, why = _find(places, wanted, KIND_OF[where] if where is not None else None)
     short: tuple[tuple[str, float], ...] = ()
-    if finding is Finding.SEEN and place is not None and place.kind in ("unit", "ranks") and count > 1:
-        short = tuple(m.short_ranks(wanted / count, LEAST)) if announced is None or announced.per_rank is not None else ()
-        if short:
-            finding = Finding.MISSING
+    even = announced is None or announced.per_rank is not None
+    if finding in (Finding.SEEN, Finding.MISSING) and place is not None and place.kind in ("unit", "ranks") and even:
+        short = tuple(m.short_ranks(wanted / count, LEAST))
+        finding = Finding.MISSING if short else finding
+        short = short if len(short) < count else ()
     return Account(
         expected=expected,
         announced=announced,

@@ -19,6 +19,8 @@ SHARE = 0.02
 BEFORE_S = 60.0
 """A level is "before the pool" if it was looked at within so long before its announcement."""
 NOISE_LOOKS = 30
+NOISY_LOOKS = 3
+"""Looks after readiness before the host's memory says anything: what others do must be seen first."""
 
 TITLES = {
     "unit": "the unit's anonymous and shared memory",
@@ -79,9 +81,9 @@ class Level:
         values = [value for _, value in list(self.looks)[-3:]]
         return statistics.median(values) if values else None
 
-    def spread(self) -> float:
-        """How much it moved over the last looks."""
-        values = [value for _, value in self.looks]
+    def spread(self, since: float) -> float:
+        """How much it moved over the last looks, since a moment."""
+        values = [value for t, value in self.looks if t >= since]
         return max(values) - min(values) if values else 0.0
 
 
@@ -107,6 +109,7 @@ class Memory:
         self.ranks: dict[str, Series] = {}
         self.unit = Series()
         self._marked = False
+        self._ready_at = float("inf")
 
     def announce(self, t: float, line: Line) -> None:
         """Take in a line, written at `t`, that announces a host pool."""
@@ -135,6 +138,7 @@ class Memory:
         if o.mem_total is not None and o.mem_available is not None:
             used = o.mem_total - o.mem_available
             self._level("host").add(o.t, used, ready_at)
+            self._ready_at = float("inf") if ready_at is None else ready_at
             own = next((level.looks[-1][1] for kind in ("unit", "ranks") if (level := self.levels.get(kind))), 0.0)
             self.others.add(o.t, used - own, ready_at)
 
@@ -196,13 +200,13 @@ class Memory:
                 continue
             unsure = SHARE * wanted + RANK_FLOOR * count
             if kind == "host":
-                unsure += self.others.spread()
+                if level.seen_ready < NOISY_LOOKS or level.before is None:
+                    continue  # how much others take is not known yet; or all that the host uses says nothing about this pool
+                unsure += self.others.spread(self._ready_at)
             elif kind == "hugetlb":
                 unsure = 0.0
             lost = max(0.0, level.ready - now) if level.ready is not None else 0.0
             size = now if level.before is None else now - level.before
-            if kind == "host" and level.before is None:
-                continue  # all that the host uses says nothing about this pool
             out.append(
                 Place(
                     kind=kind, size=round(max(0.0, size)), unsure=round(unsure), grown=level.before is not None, lost=round(lost)
