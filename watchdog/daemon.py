@@ -27,6 +27,7 @@ from watchdog.observe.journal import KernelSource
 from watchdog.observe.memory import HostSource
 from watchdog.observe.myself import LONG_GAP_S, SelfSource, Senses
 from watchdog.observe.source import Source
+from watchdog.people import People
 from watchdog.recorder import FLUSH_S
 from watchdog.requests import Requests
 from watchdog.respond import Responder
@@ -87,6 +88,7 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._ask_rights_now = asyncio.Event()
         self._self_source: SelfSource | None = None
+        self.people: People | None = None
         self._web: Web | None = None
         self._web_task: asyncio.Task[None] | None = None
         self._disk = Worker("recorder")
@@ -109,6 +111,7 @@ class Daemon:
         async with Control(self.runtime_dir, self.requests.answer):
             self._ticked_at = self.clock.now()
             tasks.create_task(self.bus.run(), name="bus")
+            self.people = People(self.whole, self.state_dir, self.clock, tasks)
             for settings in self.whole.servers:
                 self._add(settings)
             self._share()
@@ -155,7 +158,9 @@ class Daemon:
         """Begin to watch a server."""
         assert self._tasks is not None
         watch = Watch(settings, self.whole, self.state_dir / settings.name, self.clock, self._decided)
-        responder = Responder(watch, self.bus, self.whole, self._tasks)
+        responder = Responder(watch, self.bus, self.whole, self._tasks, self.people)
+        if self.people is not None:
+            self.people.meet(watch)
         server = Server(watch, responder)
         self.servers[settings.name] = server
         self._tasks.create_task(responder.resume(), name=f"resume {settings.name}")
@@ -229,6 +234,8 @@ class Daemon:
         server = self.servers.get(watch.server.name)
         if server is not None:
             server.responder.handle(t, intent)
+            if self.people is not None:
+                self.people.decided(watch, t, intent)
 
     # ---- time
 
@@ -247,6 +254,8 @@ class Daemon:
                 for server in self.servers.values():
                     server.watch.tick()
                     server.responder.look_at_recovery()
+                    if self.people is not None:
+                        self.people.look(server.watch)
                 if self._web is not None:
                     self._web.page.look()
             status = self.status()
@@ -354,6 +363,8 @@ class Daemon:
             if name not in self.servers:
                 self._add(settings)
         self._share()
+        if self.people is not None:
+            await self.people.reload(whole)
         if whole.web != page_before:
             if self._web_task is not None:
                 await ended(self._web_task, RELOAD_LIMIT_S)

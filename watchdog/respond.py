@@ -11,6 +11,7 @@ from watchdog.act.scene import Scene
 from watchdog.background import Background
 from watchdog.judge.verdict import Action, Intent, Severity, Want
 from watchdog.observation import Acted
+from watchdog.people import People
 from watchdog.state import UnderWay
 from watchdog.systemd import Bus, SystemdError
 from watchdog.view import verified
@@ -32,8 +33,9 @@ class Responder:
         trouble: why the state cannot be written down; None while it can.
     """
 
-    def __init__(self, watch: Watch, bus: Bus, whole: config.Config, tasks: Background) -> None:
+    def __init__(self, watch: Watch, bus: Bus, whole: config.Config, tasks: Background, people: People | None = None) -> None:
         self._watch = watch
+        self._people = people
         self._bus = bus
         self._whole = whole
         self._tasks = tasks
@@ -203,6 +205,8 @@ class Responder:
         watch.take(
             Acted(t=watch.clock.now(), inv=watch.target.inv, action="restart", result=result, reason=reason, detail=detail)
         )
+        if self._people is not None:
+            self._people.acted(watch, reason, result, detail)
 
     def cancel(self) -> None:
         """The server is no longer watched, or the daemon ends: a restart job goes on in systemd, evidence is given up."""
@@ -223,6 +227,8 @@ class Responder:
             ready = "" if life.ready_at is None or life.since is None else f", ready after {life.ready_at - life.since:.0f} s"
             said = f"verified: a new life{ready}, {watch.sentence()}; {took_s:.0f} s after the restart was ordered"
             watch.log.info("verified", message=said, reason=order.reason, invocation=watch.target.inv)
+            if self._people is not None:
+                self._people.recovered(watch, said)
         elif took_s > watch.server.restart.recover_limit_s:
             said = f"not verified within {took_s:.0f} s of the restart: {watch.sentence()}"
             watch.log.error("acted", message=said, reason=order.reason, action="restart", result="not-verified")
