@@ -27,7 +27,7 @@ Description=SGLang server (stand-in)
 [Service]
 ExecStart={COMMAND} standin --port 30000 --model-path /models/Kimi-K2.5 --served-model-name kimi-k2.5 --tp-size 8 \
  --enable-hierarchical-cache --hicache-ratio 4 --speculative-algorithm EAGLE3 --reasoning-parser kimi_k2 --enable-metrics \
- --watchdog-timeout 3600 --sglang-version 0.5.9 --start-seconds 8 --host-pool-mib 96 --traffic 0.5 --fault-dir /run/faults
+ --watchdog-timeout 3600 --sglang-version 0.5.9 --start-seconds 8 --host-pool-mib 96 --fault-dir /run/faults
 Restart=always
 # Short for the demo: the hung stand-in never ends its drain.
 TimeoutStopSec=4
