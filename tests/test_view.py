@@ -8,6 +8,7 @@ import pytest
 
 from watchdog import config
 from watchdog.clock import FakeClock
+from watchdog.judge.verdict import Condition, Status
 from watchdog.observation import Log, Probe, Unit
 from watchdog.requests import Requests
 from watchdog.view import server_view
@@ -70,6 +71,14 @@ def test_a_unit_that_failed_is_not_well(watch: Watch) -> None:
     assert view["well"] is False
     assert "UnitActive" in view["wrong"]
     assert view["unit_state"]["result"] == "exit-code"
+
+
+def test_a_server_that_serves_is_well_as_long_as_nothing_is_wrong(watch: Watch) -> None:
+    start(watch, "[2026-02-25 03:10:10] The server is fired up and ready to roll!")
+    assert (server_view(watch)["phase"], server_view(watch)["well"]) == ("serving", True)
+    bad = Condition(type="MemoryHolds", status=Status.FALSE, reason="Leak", message="It leaks.")
+    watch.engine.conditions["MemoryHolds"] = bad
+    assert (server_view(watch)["well"], server_view(watch)["wrong"]) == (False, ["MemoryHolds"])
 
 
 class Endpoint:

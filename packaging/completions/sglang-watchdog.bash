@@ -40,7 +40,7 @@ _sglang_watchdog() {
         "wait") words="--config --help --server --timeout" ;;
         "status") words="--config --help --json --server" ;;
         "explain") words="--config --help --json --server" ;;
-        "watch") words="--config --help --interval --server" ;;
+        "watch") words="--config --help --interval --json --server" ;;
         "history") words="--config --help --json --lines --server" ;;
         "pause") words="--config --help --json --reason --server" ;;
         "resume") words="--config --help --json --reason --server" ;;

@@ -200,27 +200,18 @@ def test_a_persons_words(host: Box) -> None:
     assert wd(host, "incident", "list").returncode == 0
 
 
-def test_watch_without_a_terminal_prints_changes(host: Box) -> None:
-    done = host.run(
-        "timeout",
-        "-s",
-        "INT",
-        "2",
-        "env",
-        f"PYTHONPATH={ROOT}",
-        sys.executable,
-        "-m",
-        "watchdog",
-        "watch",
-        "--interval",
-        "0.2",
-        "--config",
-        CONFIG,
-        check=False,
-    )
+def watched(host: Box, *more: str) -> str:
+    """What `watch` prints in two seconds, ended with Ctrl-C."""
+    watch = (sys.executable, "-m", "watchdog", "watch", "--interval", "0.2", "--config", CONFIG, *more)
+    done = host.run("timeout", "-s", "INT", "2", "env", f"PYTHONPATH={ROOT}", *watch, check=False)
     assert done.stderr == ""
-    assert " kimi: " in done.stdout
-    assert "\x1b" not in done.stdout
+    return done.stdout
+
+
+def test_watch_without_a_terminal_prints_changes(host: Box) -> None:
+    assert " kimi: " in watched(host)
+    objects = [json.loads(line) for line in watched(host, "--json").splitlines()]
+    assert {o["servers"][0]["name"] for o in objects} == {"kimi"}
 
 
 def test_somebody_who_may_not_ask(host: Box) -> None:

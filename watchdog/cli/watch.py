@@ -1,6 +1,7 @@
 """`watch`: how the servers are, live."""
 
 import argparse
+import json
 import sys
 import time
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from watchdog.cli import screen
 from watchdog.cli.exits import OK, CommandError
 from watchdog.cli.link import asked
-from watchdog.cli.options import command, config_option, server_option
+from watchdog.cli.options import command, config_option, json_option, server_option
 from watchdog.cli.panel import panel
 from watchdog.cli.words import limit
 
@@ -24,18 +25,22 @@ def add(commands: Any) -> None:
         "watch",
         "how the servers are, live",
         "Show what `status` shows, anew each second, until Ctrl-C. Where the output is no terminal, one line is printed for each "
-        "change of a server's sentence. A daemon that does not answer is waited for.\n\n"
+        "change of a server's sentence; with --json one object a line for each look. A daemon that does not "
+        "answer is waited for.\n\n"
         "Exit status: 0 after Ctrl-C.",
         "sglang-watchdog watch\nsglang-watchdog watch --interval 5 | tee watch.log",
     )
     config_option(p)
     server_option(p)
     p.add_argument("--interval", type=limit, default=1.0, metavar="TIME", help="between two looks, in seconds (default: 1)")
+    json_option(p)
     p.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show it until interrupted."""
+    if args.json:
+        return _objects(args)
     live = sys.stdout.isatty()
     if live:
         sys.stdout.write(OTHER_SCREEN)
@@ -61,6 +66,20 @@ def _live(args: argparse.Namespace) -> int:
         sys.stdout.write(f"{HOME_AND_CLEAR}{text}\n\n{screen.paint(f'{clock}, Ctrl-C ends this', 'dim', on)}\n")
         sys.stdout.flush()
         time.sleep(args.interval)
+
+
+def _objects(args: argparse.Namespace) -> int:
+    """One JSON object a line for each look; "error" in it where the daemon cannot be asked."""
+    try:
+        while True:
+            try:
+                told = asked(args.config, {"command": "status", "server": args.server})
+            except CommandError as e:
+                told = {"error": str(e)}
+            print(json.dumps(told), flush=True)
+            time.sleep(args.interval)
+    except KeyboardInterrupt:
+        return OK
 
 
 def _lines(args: argparse.Namespace) -> int:
