@@ -49,6 +49,10 @@ class Engine:
     max_running: int = 48
     pool: int = 159_277
     accept: float | None = 2.7
+    line_last: bool = False
+    """Whether a prefill's line is printed when its step is over (0.5.23), not when it begins."""
+    chunk_beats: bool = False
+    """Whether each chunk shows as a sign of life at the front end."""
     stuck: bool = False
     paused: bool = False
     admits: bool = True
@@ -71,6 +75,7 @@ class Engine:
     last_ended_at: float = -1e9
     idle_since: float = 0.0
     _busy: bool = False
+    _began: float = 0.0
     _steps: float = 0.0
     _current: Request | None = None
 
@@ -121,11 +126,17 @@ class Engine:
         left = r.prompt - r.cached - r.prefilled
         size = max(1, min(left, self.chunk)) if self.chunk > 0 else max(1, left)
         waiting = sum(q.prompt for q in self.queue)
-        self.host.prefill_line(size, r.cached if r.prefilled == 0 else 0, max(0, left - size) + waiting)
+        cached, pending = r.cached if r.prefilled == 0 else 0, max(0, left - size) + waiting
+        if not self.line_last:
+            self.host.prefill_line(size, cached, pending)
         takes = max(0.03, size / self.prefill_tps if self.chunk_s is None else self.chunk_s * size / max(1, self.chunk))
 
         def finished() -> None:
             self._worked(takes)
+            if self.line_last:
+                self.host.prefill_line(size, cached, pending)
+            if self.chunk_beats:
+                self._output()
             r.prefilled += size
             self.counters["prefill"] += size
             if r.prefilled == size:
@@ -166,7 +177,13 @@ class Engine:
 
         self._after(takes, finished)
 
+    def busy_s(self) -> float:
+        """Seconds of work until now, the step in hand among them."""
+        return self.worked_s + (self.host.now - self._began if self._busy and not self.stuck else 0.0)
+
     def _after(self, takes: float, finished: Callable[[], None]) -> None:
+        self._began = self.host.now
+
         def due() -> None:
             if self.stuck or self.paused:
                 self._busy = False

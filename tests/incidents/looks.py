@@ -513,8 +513,8 @@ class Looks:
         if self.gpu_error is not None:
             sim.emit(o.Gpu, ok=False, error=self.gpu_error)
             return
-        share = min(1.0, (sim.engine.worked_s - self._worked) / 5.0)
-        self._worked = sim.engine.worked_s
+        share = min(1.0, max(0.0, sim.engine.busy_s() - self._worked) / 5.0)
+        self._worked = sim.engine.busy_s()
         gpus = []
         for i in range(self.s.ranks):
             if i in self.gpu_missing:

@@ -75,6 +75,8 @@ class Sim:
         self._count = 0
         self.engine = Engine(self, self.rng, accept=2.7 if setup.spec else None, chunk=setup.chunk, chunk_s=setup.chunk_s)
         self.engine.step_s, self.engine.max_running = setup.step_s, setup.max_running
+        self.engine.line_last = wording.number(setup.version) >= (0, 5, 20)
+        self.engine.chunk_beats = self.rng.random() < 0.5
         self.inv: str | None = f"{self.rng.getrandbits(128):032x}"
         self.looks = Looks(self)
         self.lives = 0

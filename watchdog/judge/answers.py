@@ -42,7 +42,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
 def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
     kind = "AnswersSane"
     a = f.answers
-    since, grade, reason = a.bad[0]
+    since, grade, _ = a.bad[0]
     count = len(a.bad)
     message = f"{count} {'canaries in a row were' if count > 1 else 'canary was'} answered with {grade} text since {now - since:.0f} s: {a.bad[-1][2]}"
     latest, usual = f.accepted.latest(now), f.accepted.baseline()

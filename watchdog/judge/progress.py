@@ -166,6 +166,7 @@ def last_motion(f: Facts) -> float:
             f.probes.last_answer(("chat", "prefix")),
             f.life.ready_at,
             f.life.since,
+            f.pause.ended_at,
             f.forgiven_at,
         )
         if t is not None
@@ -224,7 +225,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
         return Verdict(
             type=kind, status=Status.TRUE, reason="Completing", message=f"A request was seen to end {now - reached:.0f} s ago."
         )
-    begun = max(chats[0].began, f.forgiven_at or chats[0].began)
+    begun = max(chats[0].began, f.forgiven_at or chats[0].began, f.pause.ended_at or chats[0].began)
     completing = work.ends_seen and ended is not None and ended > begun
     if ended is not None and completing and now - ended > 2 * policy.stall_s:
         # Long ago: what failed since then is the present trouble.
@@ -290,7 +291,8 @@ def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running:
     work = f.work
     if queue <= 0 or work.queue_since is None or not room:
         return None
-    since = max(work.queue_since, work.admitted_at or work.queue_since, f.forgiven_at or work.queue_since)
+    known = (work.queue_since, work.admitted_at, f.forgiven_at, f.pause.ended_at)
+    since = max(t for t in known if t is not None)
     lasting = now - since
     failing = f.probes.failures_since(since, ("chat", "prefix"))
     if lasting < policy.stall_s * 2 or len(failing) < 2 or (queue < 3 and lasting < policy.stall_s * 4):

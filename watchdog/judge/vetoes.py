@@ -135,7 +135,7 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
     text = last.text[:200] or last.code
     times = "once" if alike == 1 else f"{alike} times in a row"
     message = f"The start has died {times} of the same cause: {text}"
-    advice = _advice(f, last)
+    advice = _advice(last)
     # The first death alone withholds only what systemd itself has given up: it may still be lucky.
     unmet = alike >= 2 or f.life.down
     yield _veto(
@@ -168,10 +168,13 @@ def _retrying(f: Facts, now: float) -> bool:
 
 
 def _proxied(f: Facts, d: Death) -> bool:
-    return d.mark is Mark.WARMUP_FAILED and ("502" in d.text or "Response [5" in d.text or "roxy" in d.text)
+    """A warm-up that got an answer which SGLang never gives, or a proxy that it may have gone through."""
+    env = f.life.server.env if f.life.server is not None else {}
+    proxy = any(name.upper() in ("HTTP_PROXY", "ALL_PROXY") for name in env)
+    return d.mark is Mark.WARMUP_FAILED and (proxy or "502" in d.text or "Response [5" in d.text or "roxy" in d.text)
 
 
-def _advice(f: Facts, d: Death) -> str:
+def _advice(d: Death) -> str:
     if d.signature == "oom-kill":
         return OOM_ADVICE
     if "is not available in" in d.text or "EADDRINUSE" in d.text:
@@ -188,7 +191,8 @@ def _killed_for_memory(f: Facts, now: float) -> Iterator[Call]:
     kills = [d for d in f.life.deaths if d.code == "oom-kill" and not d.asked and now - d.t < DAY_S]
     if len(kills) < 2 or not _not_up(f):
         return
-    message = f"The kernel has killed it for want of memory {len(kills)} times in 24 h, {(now - kills[-1].t) / 60:.0f} min ago the last time."
+    ago = f"{(now - kills[-1].t) / 60:.0f} min ago"
+    message = f"The kernel has killed it for want of memory {len(kills)} times in 24 h, {ago} the last time."
     evidence = tuple(f"oom-kill after {d.lived_s or 0:.0f} s" for d in kills)
     yield _veto("KilledForMemory", message, OOM_ADVICE, evidence, unmet=True)
 
