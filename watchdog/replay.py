@@ -10,6 +10,7 @@ import msgspec
 
 from watchdog import config
 from watchdog.judge.engine import Engine, Settings
+from watchdog.judge.explain import explain
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.ledger import Ledger
 from watchdog.judge.verdict import Action, Severity
@@ -106,11 +107,33 @@ def settings_of(header: Header, table: dict[str, Any] | None = None) -> Settings
     return Settings(judge=judge, restart=restart, tick_s=parsed.daemon.tick_s)
 
 
+def engine_of(record: Record, settings: Settings, ledger: Ledger | None = None, learned: Learned | None = None) -> Engine:
+    """The engine that judges a record."""
+    return Engine(settings, ledger, learned, mid_life=record.header.history == "mid-life")
+
+
+def explained_at(record: Record, settings: Settings, t: float) -> dict[str, Any]:
+    """What was held at the moment `t` of a record, and why (judge/explain.py); at its end, if it ends before."""
+    engine = engine_of(record, settings)
+    last = 0.0
+    for x in record:
+        if x.t > t:
+            break
+        last = x.t
+        for _ in engine.observe(x):
+            pass
+    else:
+        t = last
+    for _ in engine.tick(t):
+        pass
+    return explain(engine, t)
+
+
 def replay(
     record: Record, settings: Settings, ledger: Ledger | None = None, learned: Learned | None = None
 ) -> Iterator[dict[str, Any]]:
     """The lines that a replay prints, the end event last."""
-    engine = Engine(settings, ledger, learned, mid_life=record.header.history == "mid-life")
+    engine = engine_of(record, settings, ledger, learned)
     count = restarts = alerts = 0
     last = 0.0
     for x in record:

@@ -35,7 +35,7 @@ def decide(
     out: list[Intent] = []
     _settle(f, ledger, now)
     out += _alerts(calls, ledger, now)
-    if stand_down(f, now) is None and not f.senses.blind(now) and not _condemned(f, ledger, now):
+    if stand_down(f, now) is None and not f.senses.blind(now) and not condemned(f, ledger, now):
         out += _diagnoses(f, calls, ledger)
         out += _restarts(f, calls, ledger, policy, now, dry=dry)
         out += _plans(calls, ledger, now)
@@ -58,7 +58,8 @@ def stand_down(f: Facts, now: float) -> str | None:
     return None
 
 
-def _condemned(f: Facts, ledger: Ledger, now: float) -> bool:
+def condemned(f: Facts, ledger: Ledger, now: float) -> bool:
+    """Whether the restart of this life was ordered and may still come about: nothing more is decided about it."""
     if ledger.condemned_at is None or f.life.inv != ledger.condemned:
         return False
     said_only = bool(ledger.restarts) and ledger.restarts[-1].dry

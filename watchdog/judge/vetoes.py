@@ -133,8 +133,8 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
     if alike < need:
         return
     text = last.text[:200] or last.code
-    times = "once" if alike == 1 else f"{alike} times in a row"
-    message = f"The start has died {times} of the same cause: {text}"
+    times = "of what the next one would meet again" if alike == 1 else f"{alike} times in a row of the same cause"
+    message = f"The start has died {times}: {text}"
     advice = _advice(last)
     # The first death alone withholds only what systemd itself has given up: it may still be lucky.
     unmet = alike >= 2 or f.life.down

@@ -1,0 +1,130 @@
+"""Why an engine holds what it holds at a moment, and what would have to change for a restart. Changes nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from watchdog.judge import progress
+from watchdog.judge.decide import condemned, stand_down
+from watchdog.judge.engine import Engine
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.sentence import sentence
+from watchdog.judge.verdict import Call, Status, Want
+
+ORDER = (Status.FALSE, Status.UNKNOWN, Status.TRUE)
+MARK = {"True": "holds", "False": "does not hold", "Unknown": "is unknown"}
+
+
+def explain(engine: Engine, now: float) -> dict[str, Any]:
+    """What is held at `now`, as plain data (JSON): times are seconds on the engine's clock.
+
+    Keys: `t`, `sentence`, `phase`, `since`, `ready` (how readiness was told, or null), `conditions` (type, status, reason,
+    message, since; the worst first), `wanted` and `vetoes` (reason, message, advice, evidence), `stand_down`, `blind`,
+    `condemned`, `budget` (spent, limit, forbidden, wait_s), `restart` (sentences: what comes, or what would have to change).
+    """
+    f, policy = engine.facts, engine.settings.restart
+    verdicts = engine.judge(now)
+    calls = [c for v in verdicts for c in v.calls]
+    recent = [r for r in engine.ledger.restarts if now - r.t < policy.budget_s]
+    told = {
+        "t": round(now, 3),
+        "sentence": sentence(engine, now),
+        "phase": str(f.life.phase().value),
+        "since": f.life.since,
+        "ready": f.life.ready_how or None,
+        "conditions": [
+            {
+                "type": v.type,
+                "status": str(v.status),
+                "reason": v.reason,
+                "message": v.message,
+                "since": round(engine.conditions[v.type].since, 3) if v.type in engine.conditions else round(now, 3),
+            }
+            for v in sorted(verdicts, key=lambda v: ORDER.index(v.status))
+        ],
+        "wanted": [_told(c) for c in calls if c.want is Want.RESTART],
+        "vetoes": [_told(c) for c in calls if c.want is Want.VETO],
+        "stand_down": stand_down(f, now),
+        "blind": f.senses.said(now) if f.senses.blind(now) else None,
+        "condemned": condemned(f, engine.ledger, now),
+        "budget": {
+            "spent": len(recent),
+            "limit": policy.budget,
+            "forbidden": engine.ledger.spent(policy, now),
+            "wait_s": round(engine.ledger.wait_s(policy, now), 1),
+        },
+    }
+    return {**told, "restart": list(_restart(engine, now, told))}
+
+
+def _told(call: Call) -> dict[str, Any]:
+    return {"reason": call.reason, "message": call.message, "advice": call.advice, "evidence": list(call.evidence)}
+
+
+def _restart(engine: Engine, now: float, told: dict[str, Any]) -> Iterator[str]:
+    """What stands in a restart's way, guard by guard in the order of decide.py; then what would call for one."""
+    if told["stand_down"]:
+        yield f"Forbidden now: {told['stand_down']}. That must end first."
+    if told["blind"]:
+        yield f"Nothing is concluded now: {told['blind']}."
+    if told["condemned"]:
+        yield "The restart of this life has been ordered: the next decision is about the life after it."
+    for veto in told["vetoes"]:
+        yield f"Withheld ({veto['reason']}): {veto['message']} {veto['advice'] or ''}".rstrip()
+    if told["budget"]["forbidden"]:
+        yield f"Not in the budget: {told['budget']['forbidden']}."
+    elif told["budget"]["wait_s"] > 0:
+        yield f"The back-off would let one wait for {told['budget']['wait_s']:.0f} s."
+    if told["wanted"]:
+        yield f"Called for: {told['wanted'][0]['message']}"
+    else:
+        yield from _needed(engine, now)
+
+
+def _needed(engine: Engine, now: float) -> Iterator[str]:
+    """What is missing from the evidence for a restart."""
+    f, policy = engine.facts, engine.settings.judge
+    phase = f.life.phase()
+    if phase is Phase.STARTING:
+        yield "Not called for: a start is restarted when all signs of progress (lines, memory, reading, compilers) stand still."
+        return
+    if phase is not Phase.SERVING or f.life.headless:
+        yield "Not called for: an end that nobody asked for, or an engine process that vanishes, would."
+        return
+    limit, why = progress.patience(f, policy, now)
+    silence = now - progress.last_motion(f)
+    failed = len(f.probes.failures_since(progress.last_motion(f)))
+    yield (
+        f"Not called for as hung: the engine last moved {silence:.0f} s ago (odd after {limit:.0f} s: {why}), "
+        f"failed probes since then: {failed}; it takes such a silence and two failed probes."
+    )
+    yield (
+        f"Not called for as stalled: canaries would have to fail for {policy.stall_s:.0f} s with no request ending, "
+        f"or nothing be let in for {2 * policy.stall_s:.0f} s with a queue and room."
+    )
+    yield (
+        "It would also be if an engine process vanished, the unit ended unasked, "
+        f"or {policy.garbage_count} and more answers were garbage."
+    )
+
+
+def text(told: dict[str, Any]) -> str:
+    """The explanation for people."""
+    since = "" if told["since"] is None else f", for {_span(told['t'] - told['since'])}"
+    ready = f"; ready, told by {told['ready']}" if told["ready"] else ""
+    lines = [f"At {_clock(told['t'])}: {told['sentence']}", f"Phase: {told['phase']}{since}{ready}", "", "Conditions:"]
+    for c in told["conditions"]:
+        head = f"  {c['type']} {MARK[c['status']]} ({c['reason']}, for {_span(told['t'] - c['since'])})"
+        lines.append(f"{head}: {c['message']}")
+    budget = told["budget"]
+    lines += ["", f"A restart ({budget['spent']} of {budget['limit']} are spent):", *(f"  {line}" for line in told["restart"])]
+    return "\n".join(lines)
+
+
+def _clock(t: float) -> str:
+    return f"{t:.0f} s of the record"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
