@@ -37,7 +37,8 @@ def test_nothing_there_is_a_fresh_state(tmp_path: Path) -> None:
 
 def test_moments_are_carried_over_to_the_clock_of_the_next_daemon(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    ledger = Ledger(restarts=[Ordered(t=400.0, reason="SchedulerHung")], condemned="a" * 32, condemned_at=400.0, alerts={"X": 990.0})
+    ordered = Ordered(t=400.0, reason="SchedulerHung")
+    ledger = Ledger(restarts=[ordered], condemned="a" * 32, condemned_at=400.0, alerts={"X": 990.0})
     written(path, Saved(ledger=ledger, paused=True, paused_until=1600.0), now=1000.0)
 
     saved, trouble = StateFile(path, Later()).load()
@@ -51,7 +52,10 @@ def test_moments_are_carried_over_to_the_clock_of_the_next_daemon(tmp_path: Path
 
 def test_over_a_reboot_the_wall_clock_counts_and_a_job_of_ours_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    written(path, Saved(ledger=Ledger(restarts=[Ordered(t=1000.0, reason="X")]), under_way=UnderWay(t=1000.0, reason="X", job="/job/7")))
+    written(
+        path,
+        Saved(ledger=Ledger(restarts=[Ordered(t=1000.0, reason="X")]), under_way=UnderWay(t=1000.0, reason="X", job="/job/7")),
+    )
     content = json.loads(path.read_text())
     content["boot_id"] = "another"
     content["wall"] = time.time() - 5000
@@ -85,7 +89,10 @@ def test_a_wall_clock_that_went_back_makes_nothing_older_than_it_was(tmp_path: P
     assert StateFile(path, Later()).load()[0].ledger.restarts[0].t == pytest.approx(-100.0, abs=2.0)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1, "ledger": {"restarts": [{"t": "x"}]}}', b'{"version": 2}'])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1, "ledger": {"restarts": [{"t": "x"}]}}', b'{"version": 2}'],
+)
 def test_a_file_that_cannot_be_used_is_kept_aside_and_costs_a_restart(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "state.json"
     path.write_bytes(content)
@@ -100,7 +107,9 @@ def test_a_file_that_cannot_be_used_is_kept_aside_and_costs_a_restart(tmp_path: 
 
 
 @given(cut=st.integers(min_value=0, max_value=400))
-def test_a_file_cut_anywhere_never_crashes_and_never_gives_more_budget(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_a_file_cut_anywhere_never_crashes_and_never_gives_more_budget(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
     path = tmp_path_factory.mktemp("state") / "state.json"
     full = Saved(ledger=Ledger(restarts=[Ordered(t=900.0, reason="SchedulerHung"), Ordered(t=950.0, reason="SchedulerHung")]))
     written(path, full)

@@ -16,7 +16,7 @@ def served(learned: Learned | None = None) -> Facts:
 
 
 def chat(t: float, text: str | None = "Paris.", reasoning: str | None = "The capital is asked.", inv: str = INV) -> Probe:
-    answer = Answer(text=text, reasoning=reasoning, finish_reason="stop", model="kimi-k2.5", prompt_tokens=20, completion_tokens=12)
+    answer = Answer(text=text, reasoning=reasoning, finish_reason="stop", model="kimi-k2.5", completion_tokens=12)
     return Probe(t=t, inv=inv, probe="chat", outcome="ok", status=200, total_s=0.5, limit_s=60.0, answer=answer)
 
 

@@ -10,13 +10,17 @@ def judge(f: Facts, now: float) -> Verdict:
     kind = "AnswersInShape"
     s = f.shapes
     if s.usual is None:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotLearned", message="Too few answers to know their usual shape.")
+        return Verdict(
+            type=kind, status=Status.UNKNOWN, reason="NotLearned", message="Too few answers to know their usual shape."
+        )
     if not s.changed:
         return Verdict(type=kind, status=Status.TRUE, reason="AsUsual", message=f"Answers have their usual shape: {s.usual}.")
     since, change = s.changed[0][0], s.changed[-1][1]
     if len(s.changed) < STEADY:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="OddShape", message=f"The last answer had another shape: {change}.")
+        return Verdict(
+            type=kind, status=Status.UNKNOWN, reason="OddShape", message=f"The last answer had another shape: {change}."
+        )
     message = f"Answers have had another shape for {(now - since) / 60:.0f} min: {change}."
-    advice = "Compare --reasoning-parser, --tool-call-parser, chat template and model with the deployment before; if it is meant, `acknowledge` it."
+    advice = "Compare the parsers, the chat template and the model with the deployment before; if it is meant, `acknowledge` it."
     call = Call(want=Want.ALERT, reason="AnswerShapeChanged", message=message, advice=advice, evidence=(change,))
     return Verdict(type=kind, status=Status.FALSE, reason="AnswerShapeChanged", message=message, calls=(call,))
