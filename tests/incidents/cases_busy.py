@@ -219,6 +219,7 @@ def canary_gets_503_while_users_are_served(s: Sim) -> None:
 @case("sgl-batch-is-full-latch", variants=("plain", "no-metrics"), rate=0.1, alert=NOT, answers=(2000, 3000))
 def short_queue_with_room(s: Sim) -> None:
     for t in (300, 700, 1100):
+        s.at(t - 3.0, lambda: s.user(500, 12000) and None)  # one long answer is being written meanwhile
         s.at(float(t), lambda: setattr(s.engine, "admits", False))
         s.at(t + 60.0, lambda: (setattr(s.engine, "admits", True), s.engine.wake()) and None)
 

@@ -18,8 +18,16 @@ def judge(f: Facts) -> Verdict:
     deed = f.deed
     if deed is not None and deed.result in FAILED and f.life.inv == deed.inv:
         message = f"The ordered restart came to nothing ({deed.result}): {deed.detail or 'no reason was given'}."
-        call = Call(want=Want.ALERT, reason="RestartFailed", message=message, severity=Severity.CRITICAL, advice="Restart the unit by hand.")
+        call = Call(
+            want=Want.ALERT,
+            reason="RestartFailed",
+            message=message,
+            severity=Severity.CRITICAL,
+            advice="Restart the unit by hand.",
+        )
         return Verdict(type=kind, status=Status.FALSE, reason="RestartFailed", message=message, calls=(call,))
     if may is None:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotTold", message="Whether we may restart the unit is not known.")
+        return Verdict(
+            type=kind, status=Status.UNKNOWN, reason="NotTold", message="Whether we may restart the unit is not known."
+        )
     return Verdict(type=kind, status=Status.TRUE, reason="Able", message="We may restart the unit.")

@@ -22,7 +22,9 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     if phase is not Phase.STARTING:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotStarting", message=f"The server is {phase.value}.")
     if life.headless and start.step in AFTER_GRAPHS:
-        return Verdict(type=kind, status=Status.TRUE, reason="Ready", message="All steps that this node tells of are done; it has no API.")
+        return Verdict(
+            type=kind, status=Status.TRUE, reason="Ready", message="All steps that this node tells of are done; it has no API."
+        )
     since = life.since if life.since is not None else now
     title = start.step.value if start.step else "its first lines"
     last = max(t for t in (start.progress_at, since, f.forgiven_at) if t is not None)

@@ -156,9 +156,11 @@ class Facts:
         if x.origin == "systemd":
             self.life.see_systemd(x)
             return False
-        if not self._present(x):
-            return False
         line = classify(x.message)
+        if not self._present(x):
+            if line is not None:
+                self.life.see_late(x, line)
+            return False
         if self.life.ready_at is None:
             self.start.see_line(x, line)
         if line is None:

@@ -34,7 +34,16 @@ class Death:
     """
 
     def __init__(
-        self, *, t: float, lived_s: float | None, ready: bool, asked: bool, code: str, mark: Mark | None, text: str
+        self,
+        *,
+        t: float,
+        lived_s: float | None,
+        ready: bool,
+        asked: bool,
+        code: str,
+        mark: Mark | None,
+        text: str,
+        inv: str | None = None,
     ) -> None:
         self.t = t
         self.lived_s = lived_s
@@ -43,6 +52,12 @@ class Death:
         self.code = code
         self.mark = mark
         self.text = text
+        self.inv = inv
+
+    def blame(self, line: Line) -> None:
+        """A line that came late may name the cause better."""
+        if self.mark is None or _rank(line.mark) < _rank(self.mark):
+            self.mark, self.text = line.mark, line.message
 
     @property
     def signature(self) -> str:
@@ -204,6 +219,13 @@ class Life:
         """Keep the line that names the cause best; the first of its kind."""
         if self.cause is None or _rank(line.mark) < _rank(self.cause.mark):
             self.cause = line
+        if self.ended and self.deaths:
+            self.deaths[-1].blame(line)
+
+    def see_late(self, o: Log, line: Line) -> None:
+        """Take in a line of an earlier life: systemd tells of an end before the journal has shown its last lines."""
+        if line.fatal and self.deaths and o.inv == self.deaths[-1].inv:
+            self.deaths[-1].blame(line)
 
     def see_probe(self, o: Probe) -> None:
         """An answer of the API proves that this life is ready (it is 503 while it starts)."""
@@ -246,6 +268,7 @@ class Life:
                 code=code,
                 mark=cause.mark if cause else None,
                 text=cause.message if cause else "",
+                inv=self.inv,
             )
         )
 
