@@ -110,6 +110,14 @@ async def test_a_probe_of_no_known_kind(watch: Watch, kind: Any) -> None:
     assert "kind must be one of" in (await asked(watch, command="probe", kind=kind))["error"]
 
 
+async def test_an_explanation_has_the_view_and_the_judges_words(watch: Watch) -> None:
+    start(watch, "[2026-02-25 03:10:10] The server is fired up and ready to roll!")
+    await asked(watch, command="pause", reason="drill")
+    told = (await asked(watch, command="explain"))["servers"][0]
+    assert told["phase"] == told["why"]["phase"] == "serving"
+    assert "Forbidden now: paused by a person: drill" in told["why"]["restart"][0]
+
+
 async def test_a_pause_and_its_end(watch: Watch) -> None:
     assert (await asked(watch, command="pause", seconds=60, reason="drill"))["servers"] == ["kimi"]
     status = await asked(watch, command="status")

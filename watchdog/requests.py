@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from watchdog.judge.explain import explain
 from watchdog.learning import RefusedError
 from watchdog.observation import PROBES, Operator
 from watchdog.view import server_view
@@ -24,6 +25,7 @@ class Requests:
         command = request.get("command")
         known = {
             "status": self._status,
+            "explain": self._explain,
             "pause": self._pause,
             "resume": self._resume,
             "operator": self._operator,
@@ -51,6 +53,10 @@ class Requests:
             "status": self._daemon.status(),
             "servers": [{**server_view(s.watch), "bundle": str(s.responder.last_bundle or "") or None} for s in chosen],
         }
+
+    async def _explain(self, request: dict[str, Any]) -> dict[str, Any]:
+        now = self._daemon.clock.now()
+        return {"servers": [{**server_view(s.watch), "why": explain(s.watch.engine, now)} for s in self._chosen(request)]}
 
     async def _pause(self, request: dict[str, Any]) -> dict[str, Any]:
         seconds = request.get("seconds")

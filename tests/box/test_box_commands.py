@@ -191,7 +191,7 @@ def test_a_persons_words(host: Box) -> None:
     assert (done.returncode, done.stdout) == (0, "kimi: paused for 2 h\n")
     said = wd(host, "status").stdout
     assert "paused: new weights�[2J" in said
-    assert "is forbidden now: paused by a person" in wd(host, "explain").stdout
+    assert "Forbidden now: paused by a person" in wd(host, "explain").stdout
     assert wd(host, "resume").stdout == "kimi: resumed\n"
     assert "paused" not in wd(host, "status").stdout.split("last")[0]
     assert wd(host, "acknowledge", "--json").stdout.count('"acknowledge"') == 1

@@ -50,6 +50,7 @@ def view(**changes: Any) -> dict[str, Any]:
         "diary": [{"at": "2026-01-14T02:10:00.000Z", "what": "condition", "text": "Started: Ready.", "reason": "Ready"}],
         "observations": {},
         "bundle": None,
+        "why": {"restart": ["Not called for as hung: the engine last moved 1 s ago."]},
         **changes,
     }
 

@@ -1,4 +1,4 @@
-"""Why the watchdog holds what it holds, in plain words, from the view that the daemon gives of a server."""
+"""Why the watchdog holds what it holds, in plain words, from what the daemon answers to "explain"."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def explained(view: dict[str, Any], on: bool) -> str:
         "Conditions:",
         *_conditions(view, on),
         "",
-        "A restart:",
+        f"A restart ({view['budget']['spent']} of {view['budget']['restarts']} are spent):",
         *(f"  {plain(line)}" for line in restart(view)),
     ]
     return "\n".join(lines)
@@ -42,22 +42,8 @@ def _conditions(view: dict[str, Any], on: bool) -> list[str]:
 
 
 def restart(view: dict[str, Any]) -> list[str]:
-    """Whether a restart could come, and what stands in its way."""
-    budget = view["budget"]
-    lines = []
+    """What stands in the way of a restart, or would call for one: the judges' words (judge/explain.py), and the mode's."""
+    said = [str(line) for line in view["why"]["restart"]]
     if view["mode"] != "act":
-        lines.append(f'is only said, since the mode is {view["mode"]}; mode = "act" would do it')
-    if view["stand_down"]:
-        lines.append(f"is forbidden now: {view['stand_down']}")
-    for reason in view["withheld"]:
-        lines.append(f"was withheld ({reason}); `history` has its sentence and what helps")
-    if budget["forbidden"]:
-        lines.append(f"is not in the budget: {budget['forbidden']}; `resume` after the cause was found")
-    elif budget["backoff_s"]:
-        lines.append(f"would have to wait {span(budget['backoff_s'])} after the last one")
-    if not lines:
-        left = budget["restarts"] - budget["spent"]
-        lines.append(f"would be carried out if the conditions called for one; {left} of {budget['restarts']} are left")
-    if not view["wrong"]:
-        lines.append("is not called for: no condition fails")
-    return lines
+        said.insert(0, f'Only said, not done, since the mode is {view["mode"]}; mode = "act" would do it.')
+    return said

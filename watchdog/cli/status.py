@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 def explain(args: argparse.Namespace) -> int:
     """Print why."""
-    answer = asked(args.config, {"command": "status", "server": args.server})
+    answer = asked(args.config, {"command": "explain", "server": args.server})
     if args.json:
         servers = [{"name": s["name"], "why": restart(s), "conditions": s["conditions"]} for s in answer["servers"]]
         screen.print_json({"servers": servers})
