@@ -31,9 +31,14 @@ from watchdog.judge import (
 from watchdog.judge.decide import decide
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.learned import Learned
+from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.senses import PAUSE_S
 from watchdog.judge.ledger import Ledger
 from watchdog.judge.verdict import Condition, Event, Verdict
+
+
+SLOW_S = 30.0
+"""What changes over many minutes is judged so often, and at each turn of the unit's life."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +67,9 @@ class Engine:
         self.conditions: dict[str, Condition] = {}
         self.verdicts: list[Verdict] = []
         self._next_tick: float | None = None
+        self._slow: list[Verdict] = []
+        self._slow_at = -math.inf
+        self._slow_of: tuple[str | None, Phase] | None = None
 
     def observe(self, x: o.Observation) -> Iterator[Event]:
         """Take in one observation; yields the events of the ticks before it, and its own if it is urgent."""
@@ -83,8 +91,11 @@ class Engine:
 
     def judge(self, now: float) -> list[Verdict]:
         """What each judge says at `now`. Changes nothing."""
+        return self._urgent(now) + self._gradual(now)
+
+    def _urgent(self, now: float) -> list[Verdict]:
+        """The judges whose word can call for a restart, forbid one, or say what the server does."""
         f, policy = self.facts, self.settings.judge
-        held = pool.account(f)
         return [
             senses.judge(f.senses, now),
             outage.judge(f, now),
@@ -92,23 +103,35 @@ class Engine:
             ranks.judge(f, now),
             *progress.judge(f, policy, now),
             answers.judge(f, policy, now),
-            shape.judge(f, now),
             saturation.judge(f, now),
-            *memory.judge(f, held, policy),
             devices.judge(f, now),
-            speculation.judge(f, now),
-            *speed.judge(f, now),
-            cache_use.judge(f),
-            deployment.judge(f, held),
             requests.judge(f, now),
             trouble.judge(f, now),
             vetoes.judge(f, self.settings.restart, now),
             deeds.judge(f),
         ]
 
+    def _gradual(self, now: float) -> list[Verdict]:
+        """The judges of what changes over many minutes: their word is at most told."""
+        f = self.facts
+        held = pool.account(f)
+        return [
+            shape.judge(f, now),
+            *memory.judge(f, held, self.settings.judge),
+            speculation.judge(f, now),
+            *speed.judge(f, now),
+            cache_use.judge(f),
+            deployment.judge(f, held),
+        ]
+
     def _judge(self, now: float) -> Iterator[Event]:
-        self.verdicts = self.judge(now)
-        for v in self.verdicts:
+        fresh = urgent = self._urgent(now)
+        of = (self.facts.life.inv, self.facts.life.phase())
+        if now - self._slow_at >= SLOW_S or of != self._slow_of:
+            self._slow, self._slow_at, self._slow_of = self._gradual(now), now, of
+            fresh = urgent + self._slow
+        self.verdicts = urgent + self._slow
+        for v in fresh:
             before = self.conditions.get(v.type)
             changed = before is None or before.status is not v.status or before.reason != v.reason
             since = now if before is None or before.status is not v.status else before.since
