@@ -31,6 +31,7 @@ class Death:
         asked: whether a person, systemd or we had asked for it.
         code: "exited", "killed" or "dumped" with its status, for people.
         mark: the fatal line that came last, and its text; None where there was none.
+        inv: which life it was.
     """
 
     def __init__(
