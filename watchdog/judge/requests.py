@@ -19,7 +19,8 @@ def judge(f: Facts, now: float) -> Verdict:
     """The condition ProbesAccepted."""
     kind = "ProbesAccepted"
     recent = [o for o in f.refusals.recent if now - o.t <= WINDOW_S]
-    served = max((t for t in f.refusals.served if now - t <= WINDOW_S), default=None)
+    last_served = f.refusals.served[-1] if f.refusals.served else None
+    served = last_served if last_served is not None and now - last_served <= WINDOW_S else None
     if not recent:
         known = served is not None
         return Verdict(

@@ -67,6 +67,8 @@ class Work:
         self._counters: dict[str, float] = {}
         self._gaps: deque[tuple[float, float]] = deque()
         self._prefill_pace: deque[tuple[float, float]] = deque(maxlen=64)
+        self._slowest = 1 / 1000.0
+        """Seconds a prefilled token took at most; 1,000 tokens a second are assumed until one was seen."""
         self.queue_since: float | None = None
         self.running_since: float | None = None
         self.accept: deque[tuple[float, float, float]] = deque(maxlen=720)
@@ -97,6 +99,7 @@ class Work:
         last = self.prefill
         if last is not None and last.t == self.stepped_at and last.fields.get("new_token", 0) >= 256 and 0 < t - last.t < 600:
             self._prefill_pace.append(((t - last.t), last.fields["new_token"]))
+            self._slowest = max(s / n for s, n in self._prefill_pace)
 
     def see_metrics(self, o: Metrics) -> None:
         """Take in a scrape: progress is what counters do, never what gauges say."""
@@ -145,6 +148,9 @@ class Work:
         last = self.stepped_at
         if last is not None and t > last:
             if t - last > 5.0 and self._busy_before(t, line):
+                # Older gaps that were no longer can never be the longest again: the first is always the longest.
+                while self._gaps and self._gaps[-1][1] <= t - last:
+                    self._gaps.pop()
                 self._gaps.append((t, t - last))
         if last is None or t > last:
             self.stepped_at = t
@@ -222,7 +228,7 @@ class Work:
 
     def longest_gap(self) -> float:
         """The longest pause between two steps with work in hand, of late, in seconds."""
-        return max((gap for _, gap in self._gaps), default=0.0)
+        return self._gaps[0][1] if self._gaps else 0.0
 
     def batch_in_hand_s(self) -> float:
         """How long the prefill that was begun last should take at the pace seen so far, in seconds; 0 if none is in hand."""
@@ -232,8 +238,7 @@ class Work:
 
     def prefill_s(self, tokens: float) -> float:
         """How long a prefill of so many tokens takes at the slowest pace seen in this life (1,000 a second if none was), in seconds."""
-        slowest = max((s / n for s, n in self._prefill_pace), default=1 / 1000.0)
-        return tokens * max(slowest, 1 / 5000.0)
+        return tokens * max(self._slowest, 1 / 5000.0)
 
     def step_s(self) -> float | None:
         """Seconds one decode step takes for one request at the speed last printed; None if unknown."""
