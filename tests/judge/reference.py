@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from watchdog import observation as o
-from watchdog.judge.engine import Engine, Settings
+from watchdog.judge.engine import SLOW_S, Engine, Settings
 from watchdog.judge.verdict import Condition, Intent, Verdict
 from watchdog.units import GIB
 
@@ -40,8 +40,9 @@ class Deployment:
         shared: bool = False,
         cgroup: bool = True,
         mid_life: bool = False,
+        tick_s: float = 10.0,
     ) -> None:
-        self.engine = Engine(Settings(), mid_life=mid_life)
+        self.engine = Engine(Settings(tick_s=tick_s), mid_life=mid_life)
         self.version, self.args = version, {**ARGS, "tp_size": ranks, **(args or {})}
         self.per_rank, self.own, self.host, self.shared, self.cgroup = per_rank, own, host, shared, cgroup
         self.t = 0.0
@@ -151,7 +152,8 @@ class Deployment:
     # ---- what came of it
 
     def condition(self, kind: str) -> Condition:
-        list(self.engine.tick(self.t))
+        self.t += SLOW_S  # what changes slowly is looked at no more often
+        self.intents += [e.intent for e in self.engine.tick(self.t) if e.intent is not None]
         return self.engine.conditions[kind]
 
     def verdict(self, kind: str) -> Verdict:

@@ -93,7 +93,7 @@ def _short(f: Facts, a: Account) -> Verdict | None:
     m = f.memory
     room = m.room()
     if f.life.phase() is Phase.STARTING and a.wanted and room is not None:
-        done = m.grown() if a.announced is not None else 0.0
+        done = m.grown(a.kinds) if a.announced is not None else 0.0
         still = a.wanted - done if done is not None else 0.0
         if still > max(STILL_LEAST, 0.02 * a.wanted) and room < still:
             message = (

@@ -19,6 +19,7 @@ DIFFERENT = 0.01
 """Expected and announced differ if they are further apart than their errors and this share."""
 
 KIND_OF = {"anon": ("unit", "ranks"), "shmem": ("unit", "ranks"), "hugetlb": ("hugetlb",), "driver": ("host",)}
+ALL_KINDS = ("unit", "ranks", "hugetlb", "host")
 EVERYWHERE: list[tuple[str, ...]] = [("unit", "ranks"), ("host",)]
 """Where one must have looked, at one of each group, before a pool of unknown kind is called missing."""
 
@@ -48,6 +49,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         places: where the pool could show.
         place: the one that explains it, or that comes nearest.
         finding: what they say together.
+        kinds: the kinds of places where this version's pool shows.
         short: ranks that hold too little while the others hold their part: (name, bytes).
         why: one sentence, where nothing can be said.
     """
@@ -59,6 +61,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     place: Place | None
     finding: Finding
+    kinds: tuple[str, ...] = ALL_KINDS
     short: tuple[tuple[str, float], ...] = ()
     why: str | None = None
 
@@ -86,6 +89,8 @@ def both(amount: float) -> str:
 def account(f: Facts) -> Account:
     """The account of the present life."""
     m, server = f.memory, f.life.server
+    where = where_visible(server.version, server.args, server.env) if server is not None else None
+    kinds = KIND_OF[where] if where is not None else None
     expected = m.pool.expected(server)
     announced = m.pool.announced(server)
     wanted = expected.held or expected.unit
@@ -107,8 +112,7 @@ def account(f: Facts) -> Account:
         )
     count = announced.of_ranks if announced is not None else f.rank_count()
     places = tuple(m.places(wanted, count))
-    where = where_visible(server.version, server.args, server.env) if server is not None else None
-    finding, place, why = _find(places, wanted, KIND_OF[where] if where is not None else None)
+    finding, place, why = _find(places, wanted, kinds)
     short: tuple[tuple[str, float], ...] = ()
     even = announced is None or announced.per_rank is not None
     if finding in (Finding.SEEN, Finding.MISSING) and place is not None and place.kind in ("unit", "ranks") and even:
@@ -123,6 +127,7 @@ def account(f: Facts) -> Account:
         places=places,
         place=place,
         finding=finding,
+        kinds=kinds or ALL_KINDS,
         short=short,
         why=why,
     )

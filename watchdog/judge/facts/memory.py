@@ -2,6 +2,7 @@
 
 import statistics
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -179,12 +180,10 @@ class Memory:
             rooms.append(max(0, c.memory_max - c.memory_current + (c.file or 0) - (c.shmem or 0)))
         return min(rooms) if rooms else None
 
-    def grown(self) -> float | None:
-        """Bytes that were added since the pool was announced, where most of them show; None if that cannot be told."""
-        grown = [
-            now - level.before for level in self.levels.values() if level.before is not None and (now := _last(level)) is not None
-        ]
-        return max(grown, default=None)
+    def grown(self, kinds: Sequence[str]) -> float | None:
+        """Bytes that were added since the pool was announced, in that place of these kinds that shows most; None if unknown."""
+        levels = [level for kind in kinds if (level := self.levels.get(kind)) is not None]
+        return max((level.looks[-1][1] - level.before for level in levels if level.before is not None), default=None)
 
     def places(self, wanted: float, count: int) -> list[Place]:
         """Where the pool could show, as far as it was read since the server was ready.
@@ -239,7 +238,3 @@ class Memory:
             if (now := level.now()) is not None and (kind != "host" or level.before is not None)
         ]
         return max(found, default=None)
-
-
-def _last(level: Level) -> float | None:
-    return level.looks[-1][1] if level.looks else None

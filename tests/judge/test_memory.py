@@ -1,0 +1,137 @@
+"""Room for what is still to come, leaks, forecasts."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.judge.reference import GB, INV, Deployment
+from watchdog import observation as o
+from watchdog.judge.verdict import Status
+
+GIB = 2**30
+
+
+def leaking(
+    gib_an_hour: float, *, room_gib: float, hours: float, ranks: tuple[int, ...] = (3,), scale: float = 1.0
+) -> Deployment:
+    """A server that leaks for some hours on a host that has so much room at their end."""
+    d = Deployment(per_rank=round(44_770_000_000 * scale), own=round(4 * GB * scale), tick_s=60.0).start()
+    leaked = gib_an_hour * hours * len(ranks)
+    d.others = 0.0
+    d.host = round(sum(d.held) + 8 * d.own + (leaked + room_gib) * GIB * scale)
+    for _ in range(70):  # until it has settled
+        d.look()
+    for passed in d.hours(hours):
+        for r in ranks:
+            d.extra[r] = gib_an_hour * passed / 3600 * GIB * scale
+    return d
+
+
+def test_a_leak_of_one_rank_is_told_and_a_restart_planned() -> None:
+    d = leaking(26, room_gib=50, hours=1.0)
+    v = d.verdict("MemoryHolds")
+    assert (v.status, v.reason) == (Status.FALSE, "Leak")
+    assert "scheduler_TP3" in v.message and "26." in v.message and "GiB an hour" in v.message and "used up in" in v.message
+    assert "MemoryLeak" in d.reasons() and "MemoryLeak" in d.reasons("plan_restart")
+    assert not d.reasons("restart")
+
+
+def test_a_far_end_is_told_as_slow_growth_only() -> None:
+    d = leaking(4, room_gib=2000, hours=1.0)
+    assert d.verdict("MemoryHolds").reason == "SlowGrowth"
+    assert not d.reasons()
+
+
+def test_a_forecast_needs_a_line_as_long_as_its_eighth() -> None:
+    assert leaking(4, room_gib=40, hours=0.7).verdict("MemoryHolds").reason == "SlowGrowth"
+    assert leaking(4, room_gib=40, hours=2.0).verdict("MemoryHolds").reason == "Leak"
+
+
+def test_leaks_of_all_ranks_add_up() -> None:
+    d = leaking(4, room_gib=50, hours=1.0, ranks=tuple(range(8)))
+    assert d.verdict("MemoryHolds").reason == "Leak"
+
+
+def test_level_memory() -> None:
+    v = leaking(0, room_gib=50, hours=1.0).verdict("MemoryHolds")
+    assert (v.status, v.reason) == (Status.TRUE, "Level") and "50.0 GiB left" in v.message
+
+
+@settings(max_examples=6)
+@given(scale=st.floats(1.0, 6.0), rate=st.sampled_from([0.0, 5.0, 26.0]), room=st.sampled_from([30.0, 60.0]))
+def test_scale_makes_no_difference_above_the_floor(scale: float, rate: float, room: float) -> None:
+    """1.5 GiB is the least growth that is called a leak; above it only proportions count."""
+    one, other = (leaking(rate, room_gib=room, hours=1.0, scale=s).verdict("MemoryHolds") for s in (1.0, scale))
+    assert (one.status, one.reason) == (other.status, other.reason)
+
+
+def test_the_cgroups_limit_is_room_too() -> None:
+    d = Deployment().start()
+    d.memory_max = round(sum(d.held) + 8 * d.own + 10 * GIB)
+    d.look()
+    assert d.engine.facts.memory.room() == pytest.approx(10 * GIB)
+
+
+def test_too_little_for_what_is_to_come_is_told_before_it_is_pinned() -> None:
+    d = Deployment(host=300 * GB)
+    d.begin()
+    v = d.condition("MemoryHolds")
+    assert (v.status, v.reason) == (Status.FALSE, "HostMemoryTooSmall")
+    assert "358.0" in v.message and "238.00 GB (221.7 GiB) are available" in v.message
+    assert {str(i.severity) for i in d.intents if i.reason == "HostMemoryTooSmall"} == {"critical"}
+
+
+def test_too_little_for_the_rest_while_it_is_pinned() -> None:
+    d = Deployment(host=500 * GB)
+    d.begin()
+    d.announce()
+    d.held = [held + d.per_rank / 2 for held in d.held]
+    d.look()
+    assert d.verdict("MemoryHolds").status is Status.TRUE
+    d.others += 200 * GB
+    d.look()
+    assert d.verdict("MemoryHolds").reason == "HostMemoryTooSmall"
+
+
+def test_enough_is_enough() -> None:
+    d = Deployment(host=440 * GB).start()
+    assert d.verdict("MemoryHolds").status is Status.TRUE and not d.reasons()
+
+
+@pytest.mark.parametrize(("psi", "reason"), [(1.0, "Level"), (45.0, "UnitMemoryPressure")])
+def test_a_unit_at_its_limit_hurts_only_under_pressure(psi: float, reason: str) -> None:
+    d = Deployment().start()
+    d.memory_max, d.psi = round(sum(d.held) + 8 * d.own + GB), psi
+    d.look()
+    assert d.verdict("MemoryHolds").reason == reason
+
+
+def test_a_host_without_memory() -> None:
+    d = Deployment().start()
+    d.psi, d.others = 45.0, 2000 * GB
+    d.look()
+    assert d.verdict("MemoryHolds").reason == "HostMemoryPressure"
+
+
+def test_nothing_read() -> None:
+    d = Deployment()
+    d.unit()
+    assert d.verdict("MemoryHolds").reason == "NotRead"
+    assert d.verdict("FootprintAsAnnounced").reason == "NotServing"
+
+
+def test_gpu_memory_that_grows_is_told_before_it_is_full() -> None:
+    d = Deployment().start()
+    for passed in d.hours(1.2):
+        used = round(70 * GIB + max(0.0, passed - 600) / 3600 * 5 * GIB)
+        d.feed(o.Gpu(t=d.t, ok=True, expected=1, gpus=[o.GpuDevice(index=0, util=0.5, mem_used=used, mem_total=80 * GIB)]))
+    v = d.verdict("DevicesHealthy")
+    assert (v.status, v.reason) == (Status.FALSE, "GpuMemoryLeak")
+    assert "GpuMemoryLeak" in d.reasons("plan_restart")
+
+
+def test_a_gone_life_leaves_nothing_behind() -> None:
+    d = Deployment().start()
+    d.feed(o.Unit(t=d.t, inv="b" * 32, active_state="activating", sub_state="start", since=d.t))
+    m = d.engine.facts.memory
+    assert m.pool.announced(None) is None and not m.levels and not m.ranks and INV != d.engine.facts.life.inv

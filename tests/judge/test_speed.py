@@ -1,0 +1,204 @@
+"""Slow is told after minutes, whatever the mix of requests; speculation on both sides; the host cache's use."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.judge.reference import INV, STAMP, Deployment
+from watchdog import observation as o
+from watchdog.judge.facts.baseline import Baseline, identity_of
+from watchdog.judge.verdict import Status
+
+
+def deployed(**more: Any) -> Deployment:
+    d = Deployment(ranks=1, **more)
+    d.unit()
+    d.server()
+    d.ready()
+    return d
+
+
+def decode(d: Deployment, running: int, step_s: float, accept: float | None = 2.7, seconds: float = 10.0) -> None:
+    d.t += seconds
+    speed = running * (accept or 1.0) / step_s
+    said = "" if accept is None else f"accept len: {accept:.2f}, accept rate: 0.70, "
+    d.log(
+        f"{STAMP} TP0] Decode batch, #running-req: {running}, #token: 1713, token usage: 0.01, {said}"
+        f"cuda graph: True, gen throughput (token/s): {speed:.2f}, #queue-req: 0"
+    )
+
+
+def prefill(d: Deployment, running: int, tokens: int = 100) -> None:
+    d.log(
+        f"{STAMP} TP0] Prefill batch, #new-seq: 1, #new-token: {tokens}, #cached-token: 0, token usage: 0.00, "
+        f"#running-req: {running}, #queue-req: 0, cuda graph: False, input throughput (token/s): 900.00"
+    )
+
+
+def many(d: Deployment, running: Iterable[int], step_s: float, accept: float | None = 2.7) -> None:
+    for n in running:
+        decode(d, n, step_s * (1 + n / 50), accept)
+
+
+def test_slow_steps_are_told_after_minutes_and_never_restarted() -> None:
+    d = deployed()
+    many(d, [4] * 80, 0.05)
+    assert d.condition("DecodeSpeed").status is Status.TRUE
+    many(d, [4] * 30, 0.15)
+    assert not d.reasons()  # five minutes: it may be a mix
+    many(d, [4] * 60, 0.15)
+    c = d.condition("DecodeSpeed")
+    assert (c.status, c.reason) == (Status.FALSE, "DecodeSlow")
+    assert "162 ms with 4 to 7 running (usually 54 ms)" in c.message
+    assert d.reasons() == {"DecodeSlow"} and not d.reasons("restart") and not d.reasons("plan_restart")
+
+
+def test_another_batch_size_or_accept_length_is_not_slow() -> None:
+    d = deployed()
+    many(d, [2] * 80, 0.05)
+    for _ in range(90):
+        decode(d, 48, 0.19, 2.7)  # larger batches take longer
+    assert d.condition("DecodeSpeed").status is not Status.FALSE
+    for _ in range(90):
+        decode(d, 2, 0.052, 1.2)  # speculation yields less: not the speed of steps
+    assert d.condition("DecodeSpeed").status is Status.TRUE
+    assert "DecodeSlow" not in d.reasons()
+
+
+def test_idle_time_and_prompts_are_not_counted_as_steps() -> None:
+    d = deployed()
+    many(d, [1] * 80, 0.05)
+    for i in range(90):
+        prefill(d, 0 if i % 2 else 1, 100 if i % 2 else 8000)
+        decode(d, 1, 3.0)
+    assert d.condition("DecodeSpeed").status is not Status.FALSE
+
+
+def test_a_crawl_needs_no_baseline_and_names_the_pin_budget() -> None:
+    d = deployed()
+    d.log(f"{STAMP} TP0] Pin budget: 0 tokens (ratio=0.000)")
+    assert d.condition("LogClean").status is Status.TRUE  # printed by default: by itself it means nothing
+    for _ in range(12):
+        d.t += 60.0
+        answer = o.Answer(text="Paris", finish_reason="length", completion_tokens=6)
+        d.feed(o.Probe(t=d.t, inv=INV, probe="chat", outcome="ok", status=200, ttft_s=0.05, total_s=28.0, answer=answer))
+    c = d.condition("DecodeSpeed")
+    assert c.reason == "DecodeSlow" and "0.18 tokens a second" in c.message and "Pin budget: 0 tokens" in c.message
+
+
+def test_counters_tell_the_speed_where_no_lines_do() -> None:
+    d = deployed()
+
+    def scrape(minutes: int, per_s: float, made: float) -> float:
+        for _ in range(minutes * 6):
+            d.t += 10.0
+            made += per_s * 10
+            values = {"num_running_reqs": 2.0, "realtime_tokens_total.decode": made, "num_requests_total": 5.0}
+            d.feed(o.Metrics(t=d.t, inv=INV, ok=True, values=values))
+        return made
+
+    made = scrape(12, 100.0, 0.0)
+    assert d.condition("DecodeSpeed").status is Status.TRUE
+    scrape(12, 30.0, made)
+    assert d.condition("DecodeSpeed").reason == "DecodeSlow"
+
+
+@pytest.mark.parametrize(("late", "reason"), [(0.06, "AsUsual"), (3.0, "FirstTokenSlow")])
+def test_first_tokens_of_our_own_requests(late: float, reason: str) -> None:
+    d = deployed()
+    for i in range(45):
+        d.t += 60.0
+        wait = 0.05 if i < 25 else late
+        answer = o.Answer(text="Paris", completion_tokens=3)
+        d.feed(o.Probe(t=d.t, inv=INV, probe="chat", outcome="ok", status=200, ttft_s=wait, total_s=wait + 0.1, answer=answer))
+    assert d.condition("FirstTokenSpeed").reason == reason
+
+
+def test_the_accepted_baseline_counts_before_this_life_has_one() -> None:
+    d = deployed()
+    identity = identity_of(d.args, "0.5.9", "")
+    d.engine.facts.baseline = Baseline(identity=identity, steps={"4": 0.05}, accept_length=2.7)
+    many(d, [4] * 70, 0.15)
+    assert d.condition("DecodeSpeed").reason == "DecodeSlow"
+    d.engine.facts.baseline = Baseline(identity=identity_of({**d.args, "tp_size": 2}, "0.5.9", ""), steps={"4": 0.05})
+    c = d.condition("DecodeSpeed")
+    assert c.reason == "AsUsual", c.message
+
+
+@pytest.mark.parametrize(
+    ("accept", "reason"), [(2.6, "AsUsual"), (1.3, "SpeculationCollapsed"), (3.4, "AsUsual"), (4.0, "SpeculationTooGood")]
+)
+def test_speculation_is_judged_on_both_sides(accept: float, reason: str) -> None:
+    d = deployed()
+    many(d, [4] * 60, 0.05, 2.7)
+    many(d, [4] * 90, 0.05, accept)
+    c = d.condition("SpeculationEffective")
+    assert c.reason == reason
+    assert not d.reasons("restart")
+
+
+def test_no_traffic_says_nothing_about_speculation() -> None:
+    d = deployed()
+    many(d, [4] * 60, 0.05, 2.7)
+    d.t += 3000
+    d.look()
+    assert d.condition("SpeculationEffective").reason == "NoTraffic"
+
+
+def test_speculation_that_is_configured_and_not_active() -> None:
+    d = deployed()
+    many(d, [4] * 40, 0.05, None)
+    c = d.condition("SpeculationEffective")
+    assert (c.status, c.reason) == (Status.FALSE, "SpeculationInactive") and "EAGLE3" in c.message
+    d = deployed(args={"speculative_algorithm": None})
+    many(d, [4] * 40, 0.05, None)
+    assert d.condition("SpeculationEffective").status is Status.UNKNOWN
+
+
+# ---- the host cache's use
+
+
+def day(d: Deployment, hours: float, **a_minute: float) -> None:
+    """Hours of scrapes whose counters grow by so much a minute."""
+    values = {"prompt_tokens_total": 0.0, "num_requests_total": 0.0}
+    for _ in range(int(hours * 60)):
+        d.t += 60.0
+        values["prompt_tokens_total"] += 3000
+        values["num_requests_total"] += 1
+        for name, more in a_minute.items():
+            key = name.replace("__", ".")
+            values[key] = values.get(key, 0.0) + more
+        d.feed(o.Metrics(t=d.t, inv=INV, ok=True, values=dict(values)))
+
+
+def test_a_pool_that_is_never_read_back_is_worth_a_sentence() -> None:
+    d = Deployment(tick_s=120.0).start()
+    day(d, 20)
+    assert d.condition("HostCacheUseful").reason == "TooEarly"
+    day(d, 25)
+    c = d.condition("HostCacheUseful")
+    assert (c.status, c.reason) == (Status.FALSE, "HostCacheUnused")
+    assert c.message.startswith(
+        "358.16 GB (333.6 GiB) are pinned for the hierarchical cache, and nothing was read back from it in 24 h"
+    )
+    assert {(i.reason, str(i.severity)) for i in d.intents if str(i.action) == "alert"} == {("HostCacheUnused", "info")}
+
+
+def test_what_goes_in_and_never_comes_back_is_a_warning() -> None:
+    d = Deployment(tick_s=120.0).start()
+    day(d, 25, evicted_tokens_total=500, hicache_backup_tokens_total=400)
+    assert {(i.reason, str(i.severity)) for i in d.intents if str(i.action) == "alert"} == {("HostCacheUnused", "warning")}
+
+
+def test_a_pool_that_is_read_back_is_useful() -> None:
+    d = Deployment(tick_s=120.0).start()
+    day(d, 25, evicted_tokens_total=500, cached_tokens_total__host=300, load_back_tokens_total=300)
+    c = d.condition("HostCacheUseful")
+    assert (c.status, c.reason) == (Status.TRUE, "ReadBack") and "10.0% of all prompt tokens" in c.message
+
+
+def test_versions_without_these_counters_say_nothing() -> None:
+    d = Deployment(version="0.5.4.post3", tick_s=120.0).start()
+    day(d, 25, evicted_tokens_total=500)
+    assert d.condition("HostCacheUseful").status is Status.UNKNOWN and not d.reasons()
