@@ -134,4 +134,4 @@ def test_a_gone_life_leaves_nothing_behind() -> None:
     d = Deployment().start()
     d.feed(o.Unit(t=d.t, inv="b" * 32, active_state="activating", sub_state="start", since=d.t))
     m = d.engine.facts.memory
-    assert m.pool.announced(None) is None and not m.levels and not m.ranks and INV != d.engine.facts.life.inv
+    assert m.pool.announced(None) is None and not m.levels and not m.ranks and d.engine.facts.life.inv != INV
