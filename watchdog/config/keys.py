@@ -126,6 +126,13 @@ class Restarting(Section, frozen=True, kw_only=True):
     recover_limit_s: Annotated[
         Seconds, _doc("A start-up without a learned duration is expected to be verified within so many seconds.")
     ] = 3600.0
+    alone: Annotated[
+        bool,
+        _doc(
+            "Whether a member of a server over several nodes (nnodes > 1) may be restarted alone. The others must then end by "
+            "themselves and come back: a member alone waits for them."
+        ),
+    ] = False
 
 
 class Sources(Section, frozen=True, kw_only=True):
