@@ -46,6 +46,7 @@ RIGHTS_S = 600.0
 RIGHTS_AGAIN_S = 30.0
 """Between two looks while the right to restart is missing: somebody may be about to grant it."""
 STEP_S = 1.0
+BUS_PATIENCE_S = 15.0
 RELOAD_LIMIT_S = 5.0
 STOP_LIMIT_S = 2.0
 DISK_LIMIT_S = 30.0
@@ -92,7 +93,8 @@ class Daemon:
         self._web: Web | None = None
         self._web_task: asyncio.Task[None] | None = None
         self._disk = Worker("recorder")
-        self._ticked_at = self.clock.now()
+        self._bus_down = False
+        self._ticked_at = self._bus_seen_at = self.clock.now()
 
     # ---- life
 
@@ -109,7 +111,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         self._tasks = tasks = Background()
         async with Control(self.runtime_dir, self.requests.answer):
-            self._ticked_at = self.clock.now()
+            self._ticked_at = self._bus_seen_at = self.clock.now()
             tasks.create_task(self.bus.run(), name="bus")
             self.people = People(self.whole, self.state_dir, self.clock, tasks)
             for settings in self.whole.servers:
@@ -219,9 +221,15 @@ class Daemon:
                 others = [s.watch.target.cgroup for s in self.servers.values() if s is not server and s.watch.target.cgroup]
                 server.watch.take(owned(x, server.watch.target.cgroup, others))
             elif isinstance(x, Self):
-                server.watch.take(msgspec.structs.replace(x, **msgspec.structs.asdict(server.senses(self.bus))))
+                server.watch.take(msgspec.structs.replace(x, **msgspec.structs.asdict(server.senses(self.bus, self._bus_ok()))))
             else:
                 server.watch.take(x)
+
+    def _bus_ok(self) -> bool | None:
+        """Whether systemd can be asked. A bus that is being connected to, at the start or anew, is no news yet."""
+        if self.bus.connected:
+            return True
+        return False if self.clock.now() - self._bus_seen_at >= BUS_PATIENCE_S else None
 
     def _notice_gap(self, t: float) -> None:
         """Say that we did not run for a while, before anything that fell due meanwhile is judged."""
@@ -249,6 +257,7 @@ class Daemon:
             now = self.clock.now()
             self._notice_gap(now)
             self._ticked_at = now
+            self._look_at_bus(now)
             if now - judged >= self.whole.daemon.tick_s:
                 judged = now
                 for server in self.servers.values():
@@ -264,6 +273,15 @@ class Daemon:
                 self.notifier.status(status)
             if self.alive(now):
                 self.notifier.watchdog()
+
+    def _look_at_bus(self, now: float) -> None:
+        """Say at once that the bus has been gone for too long, and that it is back."""
+        before = self._bus_down
+        self._bus_down = self._bus_ok() is False
+        if self.bus.connected:
+            self._bus_seen_at = now
+        if self._bus_down is not before and self._self_source is not None:
+            self._self_source.look_now()
 
     def alive(self, now: float) -> bool:
         """Whether every mandatory source gives signs of life: WATCHDOG=1 hangs on it."""

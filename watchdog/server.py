@@ -76,12 +76,12 @@ class Server:
         elif isinstance(x, Unit) and self._processes is not None:
             self._processes.look_now()
 
-    def senses(self, bus: Bus) -> Senses:
+    def senses(self, bus: Bus, bus_ok: bool | None) -> Senses:
         """What we know of our senses, as far as they concern this server."""
         gpu = self.watch.latest.get(Gpu)
         return Senses(
             journal_ok=None if self.journal is None else self.journal.healthy(),
-            bus_ok=bus.connected,
+            bus_ok=bus_ok,
             nvml_ok=gpu.ok if isinstance(gpu, Gpu) else None,
             dropped=0 if self.journal is None else self.journal.dropped,
             shutting_down=bus.shutting_down,

@@ -78,7 +78,14 @@ class Server:
         self.port = port
         self.unit = f"{name}.service"
         self.file = SERVER.format(
-            command=COMMAND, name=name, port=port, version=version, seconds=seconds, arguments=arguments, unit=unit, service=service
+            command=COMMAND,
+            name=name,
+            port=port,
+            version=version,
+            seconds=seconds,
+            arguments=arguments,
+            unit=unit,
+            service=service,
         )
         self.table = WATCHED.format(name=name, port=port, keys=keys, probe=probe, restart=restart)
 
@@ -99,7 +106,7 @@ class Watchdog:
         self.name = name
         self.unit = f"{name}.service"
         self.servers = servers
-        self.write(f"[daemon]\nruntime_dir = \"/run/{name}\"\n{daemon}\n{HOST}" + "".join(s.table for s in servers))
+        self.write(f'[daemon]\nruntime_dir = "/run/{name}"\n{daemon}\n{HOST}' + "".join(s.table for s in servers))
         box.write(f"/etc/systemd/system/{self.unit}", WATCHDOG.format(command=COMMAND, name=name, service=service))
 
     def write(self, config: str) -> None:
@@ -113,7 +120,11 @@ class Watchdog:
         out = self.box.run("journalctl", "-o", "json", "--no-pager", f"_SYSTEMD_UNIT={self.unit}", *wanted, check=False).stdout
         entries = [json.loads(line) for line in out.splitlines()]
         return [
-            {k.removeprefix("SGLANG_WATCHDOG_").lower(): v for k, v in e.items() if k == "MESSAGE" or k.startswith("SGLANG_WATCHDOG_")}
+            {
+                k.removeprefix("SGLANG_WATCHDOG_").lower(): v
+                for k, v in e.items()
+                if k == "MESSAGE" or k.startswith("SGLANG_WATCHDOG_")
+            }
             for e in entries
         ]
 
@@ -122,11 +133,12 @@ class Watchdog:
         try:
             return wait_for(lambda: self.entries(**fields), limit, f"{self.name}: entry {fields}")[-1]
         except AssertionError as e:
-            raise AssertionError(f"{e}\n{self.told()}") from None
+            raise AssertionError(f"{e}\n{self.told(fields.get('server'))}") from None
 
-    def told(self) -> str:
-        """All that it said, for people."""
-        return self.box.journal("-u", self.unit, "-n", "120", "-o", "short-precise")
+    def told(self, server: str | None = None) -> str:
+        """The end of what it said, for people."""
+        of_server = [f"SGLANG_WATCHDOG_SERVER={server}"] if server else []
+        return self.box.journal(f"_SYSTEMD_UNIT={self.unit}", *of_server, "-n", "120", "-o", "short-precise")
 
     def status(self) -> str:
         """The status line that systemd shows."""

@@ -1,5 +1,7 @@
 """Can we do what we decide? Whether we may restart the unit, and what came of the restarts that were ordered."""
 
+from msgspec import structs
+
 from watchdog.judge.facts import Facts
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 
@@ -14,7 +16,8 @@ def judge(f: Facts) -> Verdict:
         message = "polkit does not let this daemon restart the unit: a restart that is called for would be refused."
         advice = "Install the polkit rule for this unit (units/ in the sources), or run `sglang-watchdog setup`."
         call = Call(want=Want.ALERT, reason="MayNotRestart", message=message, severity=Severity.CRITICAL, advice=advice)
-        return Verdict(type=kind, status=Status.FALSE, reason="MayNotRestart", message=message, calls=(call,))
+        veto = structs.replace(call, want=Want.VETO)  # it withholds the restarts that others call for
+        return Verdict(type=kind, status=Status.FALSE, reason="MayNotRestart", message=message, calls=(call, veto))
     deed = f.deed
     if deed is not None and deed.result in FAILED and f.life.inv == deed.inv:
         message = f"The ordered restart came to nothing ({deed.result}): {deed.detail or 'no reason was given'}."

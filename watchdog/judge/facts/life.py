@@ -105,6 +105,8 @@ class Life:
         """A job on the unit that is neither ours nor systemd's own, while it runs."""
         self.job_since: float | None = None
         self.our_job = False
+        self.ended_by_us: str | None = None
+        """The life that a job of ours ends, also once that job is over: its end may be seen after it."""
         self.stop_asked_at: float | None = None
         """Since when somebody wants the unit stopped (or restarted); None if nobody does."""
         self.asked_by = ""
@@ -172,6 +174,10 @@ class Life:
         """Take in a job on the unit."""
         if o.mine:
             self.our_job = o.phase == "new"
+            if self.our_job:
+                self.ended_by_us = self.inv
+            elif o.result not in ("done", None):
+                self.ended_by_us = None
             return
         if o.phase == "removed":
             self.job = None
@@ -253,7 +259,8 @@ class Life:
         if self.ended:
             return
         self.ended = True
-        asked = self.stop_asked_at is not None or self.our_job or (self.sigterm_at is not None and self.dying_at is None)
+        ours = self.our_job or (self.inv is not None and self.inv == self.ended_by_us)
+        asked = self.stop_asked_at is not None or ours or (self.sigterm_at is not None and self.dying_at is None)
         code = f"{unit.exec_main_code or 'exited'} with status {unit.exec_main_status}"
         if unit.result == "oom-kill":
             code = "oom-kill"
