@@ -37,7 +37,7 @@ export function conditions(body, server) {
         el("p", { class: "message" }, c.message),
       ),
     );
-  list(broken, of("False"), (c) => JSON.stringify(c), make, sorted.length ? "Nothing is wrong." : "Nothing has been judged yet.");
+  list(broken, of("False"), (c) => JSON.stringify(c), make, sorted.length ? "No condition is broken." : "Nothing has been judged yet.");
   for (const [i, [status, words]] of [["Unknown", "not known"], ["True", "hold"]].entries()) {
     setText(others[i].querySelector("summary"), `${of(status).length} ${words}`);
     others[i].hidden = of(status).length === 0;

@@ -23,8 +23,11 @@ const SECTIONS = [
   ["diary", "Diary of decisions", diary, ["diary"]],
 ];
 
-// These two stand in one column beside the conditions.
-const BESIDE = ["incidents", "probes"];
+// The lists stand in two columns.
+const COLUMNS = [
+  ["conditions", "diary"],
+  ["incidents", "probes"],
+];
 
 const at = (id) => document.getElementById(id);
 let status = null;
@@ -50,10 +53,8 @@ function build(server) {
     if (!title) return el("section", { id, class: "hero", "aria-label": `State of ${server.name}` }, body);
     return el("section", { id, class: "panel", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), body);
   });
-  const beside = sections.filter((section) => BESIDE.includes(section.id));
-  const others = sections.filter((section) => !BESIDE.includes(section.id));
-  others.splice(others.findIndex((section) => section.id === "conditions") + 1, 0, el("div", { class: "side" }, beside));
-  at("server").replaceChildren(...others);
+  const columns = COLUMNS.map((ids) => el("div", { class: "column" }, sections.filter((section) => ids.includes(section.id))));
+  at("server").replaceChildren(...sections.filter((section) => !COLUMNS.flat().includes(section.id)), ...columns);
   shown = { name: server.name, bodies };
 }
 
