@@ -143,13 +143,16 @@ class Bus:
         return [UnitSummary(row[0], row[2], row[3]) for row in reply[0]]
 
     def watch(self, *paths: str) -> AbstractAsyncContextManager[Subscription]:
-        """Signals about the units at these paths: PropertiesChanged, JobNew, JobRemoved, UnitNew, UnitRemoved, Reloading."""
+        """Signals about the units at these paths: PropertiesChanged, JobNew, JobRemoved, Reloading.
+
+        Not UnitNew and UnitRemoved: to look at a unit that is not loaded makes systemd load it and unload it again, and who looks
+        when told of that looks for ever.
+        """
         matches = [Match(SYSTEMD, MANAGER, "Reloading", MANAGER_PATH)]
         for path in paths:
             unit = unit_of(path)
             matches.append(Match(SYSTEMD, PROPERTIES, "PropertiesChanged", path))
             matches += [Match(SYSTEMD, MANAGER, member, MANAGER_PATH, (2, unit)) for member in ("JobNew", "JobRemoved")]
-            matches += [Match(SYSTEMD, MANAGER, member, MANAGER_PATH, (0, unit)) for member in ("UnitNew", "UnitRemoved")]
         return self._connection.subscribed(*matches)
 
     async def job_type(self, job: str) -> str | None:
