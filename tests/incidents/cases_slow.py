@@ -131,11 +131,11 @@ def accept_length_wanders(s: Sim) -> None:
 
 @case(
     "sgl-throughput-falls-accept-stable",
-    until=7200,
-    variants=("plain", "no-metrics", "0.5.9"),
+    until=5400,
+    variants=("plain", "no-metrics"),
     rate=0.5,
     plan_restart=MAY,
-    alert=must(1800, 7000, "slow", "speed"),
+    alert=must(1800, 5400, "slow", "speed"),
 )
 def decode_gets_slower(s: Sim) -> None:
     def beat() -> None:
@@ -146,7 +146,7 @@ def decode_gets_slower(s: Sim) -> None:
     beat()
 
 
-@case("sgl-throughput-falls-accept-stable", until=5400, variants=("plain", "no-metrics", "one-gpu"), alert=NOT)
+@case("sgl-throughput-falls-accept-stable", until=3600, variants=("plain",), alert=NOT)
 def speed_follows_the_load(s: Sim) -> None:
     def beat() -> None:
         s.rate = s.rng.choice((0.0, 0.1, 0.5, 1.5))
@@ -159,8 +159,8 @@ def speed_follows_the_load(s: Sim) -> None:
 @case(
     "sgl-pp-hicache-leak-2tb",
     "sgl-scheduler-rss-60gb",
-    until=5400,
-    variants=("plain", "no-metrics", "0.5.9"),
+    until=4600,
+    variants=("plain", "no-metrics"),
     plan_restart=must(900, 4500),
     alert=MAY,
 )
@@ -169,19 +169,19 @@ def rank_leaks(s: Sim) -> None:
     s.looks.leak.slope = 26 * GIB / 3600
 
 
-@case("sgl-hicache-slice-view-leak", until=7000, variants=("plain",), plan_restart=MAY, alert=MAY)
+@case("sgl-hicache-slice-view-leak", until=5400, variants=("plain",), plan_restart=MAY, alert=MAY)
 def rank_leaks_slowly(s: Sim) -> None:
     s.looks.mem_total = 480 * GIB
     s.looks.leak.slope = 5 * GIB / 3600
 
 
-@case("a cache fills and stays", until=7000, variants=("plain", "no-metrics"), alert=NOT)
+@case("a cache fills and stays", until=5400, variants=("plain",), alert=NOT)
 def memory_fills_and_stays(s: Sim) -> None:
     s.looks.mem_total = 480 * GIB
     fills(s, s.looks.leak, 14 * GIB, 900.0)
 
 
-@case("bursts of memory", until=7000, variants=("plain",), alert=NOT)
+@case("bursts of memory", until=5400, variants=("plain",), alert=NOT)
 def memory_bursts(s: Sim) -> None:
     def beat() -> None:
         s.looks.leak.go(s.now, s.now + 20, s.rng.choice((0.0, 2.0, 5.0, 9.0)) * GIB)
@@ -302,7 +302,7 @@ def thermal_seconds_between_the_looks(s: Sim) -> None:
     beat()
 
 
-@case("sgl-hicache-host-never-read", until=9000, variants=("plain",), alert=must(1800, 9000, "host", "hicache", "cache"))
+@case("sgl-hicache-host-never-read", until=7300, variants=("plain",), alert=must(1800, 7300, "host", "hicache", "cache"))
 def host_pool_never_read(s: Sim) -> None:
     extra = s.looks.metrics_extra
 
@@ -316,7 +316,7 @@ def host_pool_never_read(s: Sim) -> None:
     beat()
 
 
-@case("sgl-hicache-host-never-read", until=9000, variants=("plain",), alert=NOT)
+@case("sgl-hicache-host-never-read", until=7300, variants=("plain",), alert=NOT)
 def host_pool_is_read(s: Sim) -> None:
     extra = s.looks.metrics_extra
 

@@ -1,6 +1,7 @@
 """Each kind of incident, made by the simulation, is judged right in each of its variants."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def test_the_simulation_is_deterministic_and_writes_true_records() -> None:
 
     assert lines == [encode(x) for x in second]
     assert [decode(line) for line in lines] == first
-    assert all(b.t >= a.t for a, b in zip(first, first[1:], strict=False))
+    assert all(b.t >= a.t for a, b in pairwise(first))
     assert {json.loads(line)["kind"] for line in lines} >= {
         "unit",
         "log",

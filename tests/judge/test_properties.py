@@ -71,6 +71,8 @@ procs = st.builds(
     invs,
     st.integers(0, 4),
 )
+asked = probes.filter(lambda p: p.probe != "chat")
+harmless = logs.filter(lambda x: "hit an" not in x.message and "Memory" not in x.message)
 others = st.sampled_from(
     [
         o.Job(t=0.0, phase="new", job="stop"),
@@ -176,7 +178,7 @@ def test_nothing_is_done_while_we_are_blind(raw: list[tuple[float, o.Observation
 
 
 @PLAIN
-@given(st.lists(st.tuples(st.floats(0.5, 25.0), probes.filter(lambda p: p.probe != "chat") | logs.filter(lambda x: "hit an" not in x.message and "Memory" not in x.message) | scrapes), max_size=80))  # fmt: skip
+@given(st.lists(st.tuples(st.floats(0.5, 25.0), asked | harmless | scrapes), max_size=80))
 def test_no_restart_while_canaries_are_answered(raw: list[tuple[float, o.Observation]]) -> None:
     """Progress that reaches a user beats any number of failed probes."""
     good = o.Answer(text="Paris", finish_reason="stop", completion_tokens=2)

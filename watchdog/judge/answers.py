@@ -44,7 +44,10 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
     a = f.answers
     since, grade, _ = a.bad[0]
     count = len(a.bad)
-    message = f"{count} {'canaries in a row were' if count > 1 else 'canary was'} answered with {grade} text since {now - since:.0f} s: {a.bad[-1][2]}"
+    message = (
+        f"{count} {'canaries in a row were' if count > 1 else 'canary was'} answered with {grade} text since "
+        f"{now - since:.0f} s: {a.bad[-1][2]}"
+    )
     latest, usual = f.accepted.latest(now), f.accepted.baseline()
     rejected = latest is not None and usual is not None and latest <= 1.01 and usual > 1.2
     if count < policy.garbage_count and not rejected:
@@ -60,7 +63,10 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
             reason="GarbageFromTheStart",
             message=f"{message}; it never gave a good answer.",
             severity=Severity.CRITICAL,
-            advice="A restart repeats it: check the weights, the quantisation and attention back ends, and the SGLang version for this GPU.",
+            advice=(
+                "A restart repeats it: check the weights, the quantisation and attention back ends, and the SGLang "
+                "version for this GPU."
+            ),
             evidence=tuple(evidence),
             unmet=True,
         )
@@ -87,12 +93,18 @@ def _empty(f: Facts) -> Verdict | None:
     empty = [t for t, has_content in ended if not has_content]
     if len(empty) < EMPTY_LEAST or len(empty) < EMPTY_RATE * len(ended):
         return None
-    message = f"{len(empty)} of the last {len(ended)} canaries ended with finish_reason stop and empty content: the whole answer is under reasoning."
+    message = (
+        f"{len(empty)} of the last {len(ended)} canaries ended with finish_reason stop and empty content: the "
+        f"whole answer is under reasoning."
+    )
     call = Call(
         want=Want.ALERT,
         reason="EmptyContent",
         message=message,
-        advice="The reasoning parser does not fit the model: check --reasoning-parser and the chat template; a restart changes nothing.",
+        advice=(
+            "The reasoning parser does not fit the model: check --reasoning-parser and the chat template; a "
+            "restart changes nothing."
+        ),
         evidence=(f"{len(empty)} of {len(ended)} without content",),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="EmptyContent", message=message, calls=(call,))

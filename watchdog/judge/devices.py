@@ -15,7 +15,7 @@ POLLS = 2
 GIB = 1024**3
 
 
-def judge(f: Facts, now: float) -> Verdict:
+def judge(f: Facts) -> Verdict:
     """The condition DevicesHealthy."""
     kind = "DevicesHealthy"
     d = f.devices
@@ -56,7 +56,10 @@ def _fault(d: Devices) -> tuple[Call, Call] | None:
         at, fact = next(iter(d.latched.values()))
         return _both("DeviceFault", f"{fact.sentence} (kernel log)", fact.advice, (f"kernel line at {at:.0f}",))
     if d.error == "version_mismatch":
-        message = "The NVIDIA user-space library and the loaded kernel module differ: a running server goes on, but no start will succeed."
+        message = (
+            "The NVIDIA user-space library and the loaded kernel module differ: a running server goes on, but no "
+            "start will succeed."
+        )
         return _both(
             "DriverMismatch", message, "Reboot, or reload the kernel module, when it suits; do not restart the server before.", ()
         )

@@ -36,7 +36,6 @@ from watchdog.judge.facts.senses import PAUSE_S
 from watchdog.judge.ledger import Ledger
 from watchdog.judge.verdict import Condition, Event, Verdict
 
-
 SLOW_S = 30.0
 """What changes over many minutes is judged so often, and at each turn of the unit's life."""
 
@@ -104,7 +103,7 @@ class Engine:
             *progress.judge(f, policy, now),
             answers.judge(f, policy, now),
             saturation.judge(f, now),
-            devices.judge(f, now),
+            devices.judge(f),
             requests.judge(f, now),
             trouble.judge(f, now),
             vetoes.judge(f, self.settings.restart, now),

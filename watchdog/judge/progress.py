@@ -250,7 +250,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     stuck = _not_admitting(f, policy, now, queue, running, room=room)
     if stuck is not None:
         return stuck
-    if not _canary_could_end(f, policy):
+    if not _canary_could_end(f):
         return Verdict(
             type=kind,
             status=Status.UNKNOWN,
@@ -303,12 +303,15 @@ def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running:
         "room for more",
         *p.said(failing),
     )
-    message = f"Nothing was let in for {lasting:.0f} s with {queue:.0f} queued, {running:.0f} running and room for more; {'; '.join(p.said(failing))}."
+    message = (
+        f"Nothing was let in for {lasting:.0f} s with {queue:.0f} queued, {running:.0f} running and room for "
+        f"more; {'; '.join(p.said(failing))}."
+    )
     call = Call(want=Want.RESTART, reason="NotAdmitting", message=message, severity=Severity.CRITICAL, evidence=evidence)
     return Verdict(type="RequestsCompleting", status=Status.FALSE, reason="NotAdmitting", message=message, calls=(call,))
 
 
-def _canary_could_end(f: Facts, policy: Judging) -> bool:
+def _canary_could_end(f: Facts) -> bool:
     """Whether a canary of some 16 tokens could end within its limit at the pace that the engine shows."""
     step = f.work.step_s()
     slow = f.work.longest_gap()

@@ -7,7 +7,8 @@ from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 SPARED_S = 25.0
 """So long after any other fatal line SGLang must have noticed the death by itself (it looks once a second, 0.5.10 and later)."""
 DYING_S = 100.0
-"""SGLang sleeps, dumps and waits up to 76 s with its port open before it ends after a child's death (0.5.13 and later, measured)."""
+"""SGLang sleeps, dumps and waits up to 76 s with its port open before it ends after a child's death (0.5.13 and
+later, measured)."""
 
 
 def judge(f: Facts, now: float) -> Verdict:
@@ -32,9 +33,9 @@ def judge(f: Facts, now: float) -> Verdict:
             type=kind, status=Status.TRUE, reason="AllPresent", message=f"{len(r.known)} engine processes, all present."
         )
     names = ", ".join(f"{x.name} (pid {x.pid})" for x in gone)
-    message = f"{names} {'is' if len(gone) == 1 else 'are'} gone from the unit while its main process lives on; nobody will answer for it."
+    message = f"Gone from the unit while its main process lives on: {names}; nobody will answer for it."
     if f.life.arg("dp_size", 1) not in (1, None) and not f.life.arg("enable_dp_attention"):
-        message = f"{names} gone: one data-parallel replica is dead, its requests hang; the others serve."
+        message = f"Gone from the unit: {names}; one data-parallel replica is dead, its requests hang, the others serve."
     call = Call(
         want=Want.RESTART,
         reason="ProcessGone",

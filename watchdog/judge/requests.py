@@ -1,4 +1,4 @@
-"""Are we asking rightly? Refusals of our own requests are about us or about something in between, never about the server's health."""
+"""Are we asking rightly? Refusals of our requests are about us or something in between, never about the server's health."""
 
 from watchdog.judge.facts import Facts
 from watchdog.judge.verdict import Call, Status, Verdict, Want

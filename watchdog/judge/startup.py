@@ -49,7 +49,10 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         "memory, GPU memory and reading stand still",
         "no compiler",
     )
-    message = f"Stuck in {where} for {_minutes(silence)}: no line, no growing memory, no reading, no compiler since {start.progress_by}."
+    message = (
+        f"Stuck in {where} for {_minutes(silence)}: no line, no growing memory, no reading, no compiler since "
+        f"{start.progress_by}."
+    )
     call = Call(
         want=Want.RESTART,
         reason="StartStuck",

@@ -5,7 +5,10 @@ from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.loglines import Mark
 
 ADVICE: dict[Mark, str] = {
-    Mark.HICACHE_TROUBLE: "The hierarchical cache does not do its work: check --hicache-ratio, --hicache-size and the write policy; a restart repeats it.",
+    Mark.HICACHE_TROUBLE: (
+        "The hierarchical cache does not do its work: check --hicache-ratio, --hicache-size and the write "
+        "policy; a restart repeats it."
+    ),
     Mark.NAN: "Read some answers: the model computes not-a-number. Check weights, quantisation and attention back end.",
     Mark.MEMORY_UNBALANCED: "Something else holds GPU memory: look at nvidia-smi.",
 }

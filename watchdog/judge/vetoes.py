@@ -99,16 +99,25 @@ def _shm(f: Facts) -> Iterator[Call]:
 
 
 ADVICE: dict[Mark, str] = {
-    Mark.HOST_MEMORY_SHORT: "Lower --hicache-ratio or --hicache-size (hierarchical cache), or free host memory; a restart asks for the same again.",
+    Mark.HOST_MEMORY_SHORT: (
+        "Lower --hicache-ratio or --hicache-size (hierarchical cache), or free host memory; a restart asks for the same again."
+    ),
     Mark.OUT_OF_MEMORY: "Lower --mem-fraction-static or the context length, or free the GPUs.",
     Mark.PORT_IN_USE: "Find who listens on that port (ss -ltnp) and end it, or take another port.",
     Mark.BAD_ARGUMENTS: "Correct the server's command line in its unit.",
-    Mark.WARMUP_FAILED: "Look for HTTP proxy variables in the unit's environment (set NO_PROXY=127.0.0.1,localhost), then at the warm-up error.",
+    Mark.WARMUP_FAILED: (
+        "Look for HTTP proxy variables in the unit's environment (set NO_PROXY=127.0.0.1,localhost), then at the warm-up error."
+    ),
     Mark.MEMORY_UNBALANCED: "Find who holds GPU memory (nvidia-smi) and end it.",
     Mark.CUDA_ERROR: "Look at the kernel log for Xid lines and at the driver; the start will fail alike until its cause is gone.",
-    Mark.HICACHE_TROUBLE: "Check LimitMEMLOCK=infinity in the unit, and lower the host pool or SGLANG_HICACHE_HOST_REGISTER_CHUNK_GB.",
+    Mark.HICACHE_TROUBLE: (
+        "Check LimitMEMLOCK=infinity in the unit, and lower the host pool or SGLANG_HICACHE_HOST_REGISTER_CHUNK_GB."
+    ),
 }
-OOM_ADVICE = "Lower the host pool (--hicache-ratio, --hicache-size) or the unit's other memory, or raise its MemoryMax=: the kernel's OOM killer ends it at the same peak each time."
+OOM_ADVICE = (
+    "Lower the host pool (--hicache-ratio, --hicache-size) or the unit's other memory, or raise its "
+    "MemoryMax=: the kernel's OOM killer ends it at the same peak each time."
+)
 LASTING = (Mark.OUT_OF_MEMORY, Mark.HOST_MEMORY_SHORT, Mark.BAD_ARGUMENTS, Mark.PORT_IN_USE, Mark.MEMORY_UNBALANCED)
 """Causes that outlive the process: the next start would meet them again."""
 AT_ONCE = (Mark.BAD_ARGUMENTS, Mark.HOST_MEMORY_SHORT)

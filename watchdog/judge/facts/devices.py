@@ -14,7 +14,10 @@ GIB = 1024**3
 
 
 class Devices:
-    """Folds NVML rounds and kernel lines. Faults of devices outlive the server's life: a latch holds until proof or a person lifts it."""
+    """Folds NVML rounds and kernel lines.
+
+    Faults of devices outlive the server's life: a latch holds until proof or a person lifts it.
+    """
 
     def __init__(self) -> None:
         self.last: Gpu | None = None

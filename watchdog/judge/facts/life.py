@@ -152,9 +152,9 @@ class Life:
             self._begin(o.inv, o.since if o.since is not None else o.t)
         if o.since is not None and o.active_state in ("activating", "active"):
             self.since = o.since
-        if self.active and o.active_state == "active" and not self.ready_at and before is None and o.since is not None:
-            if self._mid_life or o.t - o.since > MID_LIFE_S:
-                self.ready_at, self.ready_how = o.since, "it had been up for long when first seen"
+        first = before is None and o.active_state == "active" and not self.ready_at
+        if first and o.since is not None and (self._mid_life or o.t - o.since > MID_LIFE_S):
+            self.ready_at, self.ready_how = o.since, "it had been up for long when first seen"
         if _over(o) and self.inv is not None and not self.ended and before is not None:
             self._end(o.t, o)
         if o.sub_state == "auto-restart":
@@ -205,9 +205,9 @@ class Life:
 
     def see_line(self, o: Log, line: Line) -> None:
         """Take in a marked line of the server."""
-        if o.inv is not None and self.inv is not None and o.inv != self.inv:
-            if self.unit is None or self.unit.inv == self.inv:
-                return
+        other = o.inv is not None and self.inv is not None and o.inv != self.inv
+        if other and (self.unit is None or self.unit.inv == self.inv):
+            return
         mark = line.mark
         if mark is Mark.READY:
             if self.dying_at is None:

@@ -1,4 +1,4 @@
-"""Are we asking rightly? Refusals of our own requests are about us or about something in between, never about the server's health."""
+"""Folds refusals of our own requests: they are about us or about something in between, never about the server's health."""
 
 from collections import deque
 

@@ -25,7 +25,8 @@ SAME_S = 15.0
 PROBE_TOKENS = 64
 """A prefill of no more tokens may be one of our own probes (/health has one token, the canary some thirty)."""
 FRESH_S = 45.0
-"""A gauge is believed for so long after the scrape in which it last moved with a counter: idle gauges lag by 30 s (SGLang, all versions)."""
+"""A gauge is believed for so long after the scrape in which it last moved with a counter: idle gauges lag by 30 s
+(SGLang, all versions)."""
 
 
 class Batch:
@@ -146,12 +147,11 @@ class Work:
 
     def _step(self, t: float, line: Line | None = None) -> None:
         last = self.stepped_at
-        if last is not None and t > last:
-            if t - last > 5.0 and self._busy_before(t, line):
-                # Older gaps that were no longer can never be the longest again: the first is always the longest.
-                while self._gaps and self._gaps[-1][1] <= t - last:
-                    self._gaps.pop()
-                self._gaps.append((t, t - last))
+        if last is not None and t - last > 5.0 and self._busy_before(t, line):
+            # Older gaps that were no longer can never be the longest again: the first is always the longest.
+            while self._gaps and self._gaps[-1][1] <= t - last:
+                self._gaps.pop()
+            self._gaps.append((t, t - last))
         if last is None or t > last:
             self.stepped_at = t
         while self._gaps and self._gaps[0][0] < t - PACE_MEMORY_S:
@@ -237,7 +237,7 @@ class Work:
         return self.prefill_s(tokens) if tokens >= 1024 else 0.0
 
     def prefill_s(self, tokens: float) -> float:
-        """How long a prefill of so many tokens takes at the slowest pace seen in this life (1,000 a second if none was), in seconds."""
+        """How long a prefill of so many tokens takes at the slowest pace seen in this life, in seconds."""
         return tokens * max(self._slowest, 1 / 5000.0)
 
     def step_s(self) -> float | None:
