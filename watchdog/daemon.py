@@ -203,8 +203,18 @@ class Daemon:
             watches=lambda: [s.watch for s in self.servers.values()],
             alive=lambda: self.alive(self.clock.now()),
         )
-        self._web = Web(self.whole.web, shown)
+        self._web = Web(self.whole.web, shown, self._metrics)
         self._web_task = self._tasks.create_task(self._web.run(), name="status page")
+
+    def _metrics(self) -> bytes:
+        """What GET /metrics answers."""
+        from watchdog.figures import figures  # noqa: PLC0415
+        from watchdog.web.metrics import render  # noqa: PLC0415
+
+        runs = [*self.shared, *(r for s in self.servers.values() for r in s.runs)]
+        counts = self.people.alerter.counts() if self.people is not None else None
+        lag_s = max(0.0, self.clock.now() - self._ticked_at - STEP_S)
+        return render(figures(self.clock, [s.watch for s in self.servers.values()], runs, counts, lag_s))
 
     def _taker(self, server: Server) -> Callable[[Observation], None]:
         def take(x: Observation) -> None:

@@ -74,6 +74,7 @@ class Responder:
             mode=watch.mode,
         )
         watch.note(t, event, f"{word}: {intent.message}", intent.reason)
+        watch.tally.intent(intent)
         if intent.action is Action.DIAGNOSE:
             self._diagnose(intent, t)
         elif intent.action is Action.RESTART:
@@ -198,6 +199,7 @@ class Responder:
 
     def _report(self, result: str, reason: str, detail: str) -> None:
         watch = self._watch
+        watch.tally.restart(reason, result)
         watch.log.warning(
             "acted", message=f"{result}: {detail}", action="restart", reason=reason, result=result, invocation=watch.target.inv
         )

@@ -20,6 +20,7 @@ from watchdog.observation import Acted, Header, Job, Log, Observation, Operator,
 from watchdog.observe.source import Target
 from watchdog.recorder import Recorder
 from watchdog.state import Saved, StateFile, boot_id
+from watchdog.tally import Tally
 
 PROVEN_S = 30.0
 """Real traffic proves health for so long after a request was seen to end."""
@@ -81,10 +82,12 @@ class Watch:
         self.last_probes: dict[str, Probe] = {}
         self.diary: deque[Remark] = deque(maxlen=PENDING)
         self.counts: dict[str, int] = {}
+        self.tally = Tally()
         self.dirty = False
         self.faults = 0
         """How often judging itself failed."""
         self._faults_told: dict[str, float] = {}
+        self._unasked = ""
         self._decided = decided
         if self.saved.paused:
             self.take(Operator(t=clock.now(), action="pause", until=self.saved.paused_until, reason=self.saved.pause_reason))
@@ -123,12 +126,22 @@ class Watch:
         self.latest[type(x)] = x
         kind = type(x).__name__.lower()
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        if isinstance(x, Probe) and x.outcome != "skipped":
+        if isinstance(x, Probe) and x.why == "config":
+            self._cannot_ask(x.detail or "")
+        elif isinstance(x, Probe) and x.outcome != "skipped":
+            self._unasked = ""
             self.last_probes[x.probe] = x
+            self.tally.probe(x)
             if x.outcome != "ok":
                 self.failed_probes.append(x)
         if isinstance(x, Operator):
             self._operator(x)
+
+    def _cannot_ask(self, why: str) -> None:
+        """A key or a certificate that cannot be read is no fault of the server: said once, with its cure."""
+        if why != self._unasked:
+            self._unasked = why
+            self.log.error("source-failed", message=f"the server cannot be asked: {why}", source="endpoint")
 
     def tick(self) -> None:
         """Judge now, whether or not anything was observed. Raises nothing."""
