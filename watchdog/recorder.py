@@ -26,6 +26,7 @@ class Recorder:
     Attributes:
         dropped: how many observations did not get to the disk.
         trouble: why the disk does not take them; None while it does.
+        history: what a record that begins now says of what came before it ("mid-life" while the server serves).
     """
 
     def __init__(self, folder: Path, header: Header, settings: Recording, clock: Clock) -> None:
@@ -41,6 +42,7 @@ class Recorder:
         self._segment_bytes = 0
         self.dropped = 0
         self.trouble: str | None = None
+        self.history: str | None = None
 
     def take(self, x: Observation) -> None:
         """Keep one observation."""
@@ -61,7 +63,12 @@ class Recorder:
 
     def lines(self, since: float = float("-inf")) -> list[bytes]:
         """The record in memory from `since` on: a header line, then the observations."""
-        return [encode(self._header), *(line for t, line in self._memory if t >= since)]
+        header = (
+            msgspec.structs.replace(self._header, history=self.history)
+            if self._memory and since > self._memory[0][0]
+            else self._header
+        )
+        return [encode(header), *(line for t, line in self._memory if t >= since)]
 
     def pending(self) -> Callable[[], None] | None:
         """What is to be done on disk, as a function for a thread; None if there is nothing to do."""
@@ -97,7 +104,8 @@ class Recorder:
         started = self._clock.wall(0.0)
         name = f"{self._clock.wall(self._clock.now()):%Y%m%dT%H%M%S.%f}.jsonl"
         self._segment = self._folder / name
-        header = msgspec.structs.replace(self._header, started=started.isoformat().replace("+00:00", "Z"))
+        moment = started.isoformat().replace("+00:00", "Z")
+        header = msgspec.structs.replace(self._header, started=moment, history=self.history)
         self._segment.write_bytes(encode(header) + b"\n")
         self._segment_bytes = 0
 

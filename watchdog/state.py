@@ -64,6 +64,21 @@ class Saved(msgspec.Struct, kw_only=True):
     pause_reason: str = ""
     under_way: UnderWay | None = None
 
+    def shift(self, seconds: float) -> None:
+        """Carry all moments over to another clock, on which they are `seconds` later."""
+        ledger = self.ledger
+        for ordered in ledger.restarts:
+            ordered.t += seconds
+        if ledger.condemned_at is not None:
+            ledger.condemned_at += seconds
+        for moments in (ledger.withheld, ledger.alerts, ledger.planned):
+            for reason in moments:
+                moments[reason] += seconds
+        if self.paused_until is not None:
+            self.paused_until += seconds
+        if self.under_way is not None:
+            self.under_way.t += seconds
+
 
 def boot_id() -> str:
     """The id of this boot (random(4)); "" where it cannot be read."""
@@ -124,19 +139,7 @@ class StateFile:
         else:
             passed = time.time() - saved.wall
             saved.under_way = None  # a reboot ends every job, and the numbers of jobs begin anew
-        shift = self._clock.now() - saved.now - max(0.0, passed)
-        ledger = saved.ledger
-        for ordered in ledger.restarts:
-            ordered.t += shift
-        if ledger.condemned_at is not None:
-            ledger.condemned_at += shift
-        for moments in (ledger.withheld, ledger.alerts, ledger.planned):
-            for reason in moments:
-                moments[reason] += shift
-        if saved.paused_until is not None:
-            saved.paused_until += shift
-        if saved.under_way is not None:
-            saved.under_way.t += shift
+        saved.shift(self._clock.now() - saved.now - max(0.0, passed))
 
     def encode(self, saved: Saved) -> bytes:
         """The state as it is written, with the moment of now."""

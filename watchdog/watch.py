@@ -209,6 +209,7 @@ class Watch:
         elif self._traffic_proves(now):
             hold = "traffic"
         self.target.hold = hold
+        self.recorder.history = "mid-life" if phase is Phase.SERVING else None
         young = f.life.ready_at is not None and now - f.life.ready_at < CLOSER_S
         self.target.closer = phase is Phase.SERVING and (
             young or bool(f.probes.first_failed) or bool(f.answers.bad) or worst(self.engine) is not None

@@ -34,12 +34,13 @@ _sglang_watchdog() {
         *) verb="" ;;
     esac
     case "$command${verb:+ $verb}" in
-        "") words="run verify wait status explain watch history pause resume acknowledge repaired check-config baseline incident alert replay standin --help --version" ;;
+        "") words="run setup verify wait status explain watch history pause resume acknowledge repaired check-config baseline incident alert replay standin --help --version" ;;
         "run") words="--config --help" ;;
+        "setup") words="--dry-run --help --key-file --mode --name --no-server-drop-in --no-start --replace --undo --unit --url --yes" ;;
         "verify") words="--config --help --json --limit --server --strict" ;;
         "wait") words="--config --help --server --timeout" ;;
         "status") words="--config --help --json --server" ;;
-        "explain") words="--config --help --json --server" ;;
+        "explain") words="--at --config --help --json --record --server" ;;
         "watch") words="--config --help --interval --json --server" ;;
         "history") words="--config --help --json --lines --server" ;;
         "pause") words="--config --help --json --reason --server" ;;
@@ -58,7 +59,7 @@ _sglang_watchdog() {
         "incident export") words="--config --help --json --output --server" ;;
         "alert") words="test --help" ;;
         "alert test") words="--channel --config --help --json" ;;
-        "replay") words="--config --help" ;;
+        "replay") words="--config --help --state --timeline" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
     if [[ $command == check-config || $command == replay ]] && [[ $current != -* ]]; then

@@ -4,22 +4,38 @@ import argparse
 import json
 import sys
 import tomllib
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from watchdog.cli.exits import CANNOT, OK, CommandError
+from watchdog.cli.options import command
+from watchdog.cli.screen import plain
+from watchdog.judge.timeline import timeline
 from watchdog.replay import Record, RecordError, replay, settings_of
+from watchdog.state import Saved
 
 
 def add(commands: Any) -> None:
     """Add the subcommand."""
-    p = commands.add_parser(
+    p = command(
+        commands,
         "replay",
-        help="judge a flight record again",
-        description="Run the judges over a flight record (docs/flight-record.md) and print what they would have decided, as JSON lines.",
+        "judge a flight record again",
+        "Run the judges over a flight record (docs/flight-record.md) and print what they would have decided: JSON lines, or a "
+        "timeline for people.\n\n"
+        "Exit status: 0 the record could be read, whatever was decided, 2 it could not.",
+        "sglang-watchdog replay night.jsonl.gz --timeline\n"
+        "sglang-watchdog replay night.jsonl.gz --timeline --config stricter.toml",
     )
     p.add_argument("record", metavar="FILE", help="a flight record: .jsonl or .jsonl.gz")
     p.add_argument("--config", metavar="FILE", help="judge with the settings of this file, laid over the record's own")
+    p.add_argument(
+        "--state", metavar="FILE", help="begin with the budget and what was learned of this state file (default: with none)"
+    )
+    p.add_argument("--timeline", action="store_true", help="print lines for people instead of JSON")
     p.set_defaults(run=run)
 
 
@@ -28,14 +44,32 @@ def run(args: argparse.Namespace) -> int:
     try:
         record = Record(Path(args.record))
         settings = settings_of(record.header, _table(args.config))
+        saved = _saved(args.state, record.header.started)
+        lines = replay(record, settings, saved.ledger if saved else None, saved.learned if saved else None)
         out = sys.stdout
-        for line in replay(record, settings):
-            out.write(json.dumps(line, ensure_ascii=False) + "\n")
+        if args.timeline:
+            for text in timeline(lines, record.header.started):
+                out.write(plain(text) + "\n")
+        else:
+            for line in lines:
+                out.write(json.dumps(line, ensure_ascii=False) + "\n")
     except RecordError as e:
         raise CommandError(str(e), CANNOT) from e
     for why, number in record.skipped.reasons.items():
         print(f"sglang-watchdog replay: skipped: {why} (first at line {number})", file=sys.stderr)
     return OK
+
+
+def _saved(path: str | None, started: str) -> Saved | None:
+    if path is None:
+        return None
+    try:
+        saved = msgspec.json.decode(Path(path).read_bytes(), type=Saved)
+        begun = datetime.fromisoformat(started).timestamp()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as e:
+        raise CommandError(f"{path} cannot be used as state: {e}") from e
+    saved.shift(saved.wall - begun - saved.now)
+    return saved
 
 
 def _table(path: str | None) -> dict[str, Any] | None:

@@ -30,10 +30,14 @@ def add(commands: Any) -> None:
         "explain",
         "why: the phase, each condition with its evidence, what would have to change",
         "Ask the daemon why it holds what it holds: the phase, each condition with its evidence, what forbids a restart, and "
-        "what would have to change.\n\n"
-        "Exit status: 0 it was told, 2 the daemon cannot be asked.",
-        "sglang-watchdog explain --server kimi",
+        "what would have to change. With --record, judge a flight record up to a moment and say the same of that; "
+        "with --at alone, the daemon's own flight record of that moment is taken.\n\n"
+        "TIME is a moment such as 2026-01-14T02:30:00Z, or seconds since the record's start such as +1800.\n\n"
+        "Exit status: 0 it was told, 2 the daemon cannot be asked or the record cannot be read.",
+        "sglang-watchdog explain --server kimi\nsglang-watchdog explain --record night.jsonl.gz --at 2026-01-14T02:30:00Z",
     )
+    p.add_argument("--record", metavar="FILE", help="a flight record instead of the daemon")
+    p.add_argument("--at", metavar="TIME", help="the moment (default: now, or the end of the record)")
     config_option(p)
     server_option(p)
     json_option(p)
@@ -54,6 +58,10 @@ def run(args: argparse.Namespace) -> int:
 
 def explain(args: argparse.Namespace) -> int:
     """Print why."""
+    if args.record is not None or args.at is not None:
+        from watchdog.cli.past import explain_past  # noqa: PLC0415  # the judges are not loaded to ask the daemon
+
+        return explain_past(args)
     answer = asked(args.config, {"command": "explain", "server": args.server})
     if args.json:
         servers = [{"name": s["name"], "why": restart(s), "conditions": s["conditions"]} for s in answer["servers"]]
