@@ -93,7 +93,7 @@ class Daemon:
         self._web: Web | None = None
         self._web_task: asyncio.Task[None] | None = None
         self._disk = Worker("recorder")
-        self._bus_down = False
+        self._host_seen = (False, False)
         self._ticked_at = self._bus_seen_at = self.clock.now()
 
     # ---- life
@@ -267,7 +267,7 @@ class Daemon:
             now = self.clock.now()
             self._notice_gap(now)
             self._ticked_at = now
-            self._look_at_bus(now)
+            self._look_at_host(now)
             if now - judged >= self.whole.daemon.tick_s:
                 judged = now
                 for server in self.servers.values():
@@ -284,14 +284,14 @@ class Daemon:
             if self.alive(now):
                 self.notifier.watchdog()
 
-    def _look_at_bus(self, now: float) -> None:
-        """Say at once that the bus has been gone for too long, and that it is back."""
-        before = self._bus_down
-        self._bus_down = self._bus_ok() is False
+    def _look_at_host(self, now: float) -> None:
+        """Say at once that the bus has been gone for too long or is back, and that the host goes down."""
         if self.bus.connected:
             self._bus_seen_at = now
-        if self._bus_down is not before and self._self_source is not None:
+        seen = (self._bus_ok() is False, self.bus.shutting_down is True)
+        if seen != self._host_seen and self._self_source is not None:
             self._self_source.look_now()
+        self._host_seen = seen
 
     def alive(self, now: float) -> bool:
         """Whether every mandatory source gives signs of life: WATCHDOG=1 hangs on it."""
