@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from watchdog.act import redact
+from watchdog.judge import pool
 from watchdog.judge.facts import Facts
 from watchdog.judge.sentence import WORST
 from watchdog.judge.verdict import Status
@@ -22,6 +23,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
     phase = f.life.phase()
     ledger, policy = watch.engine.ledger, watch.server.restart
     wrong = broken(watch)
+    held = pool.account(f)
     return {
         "name": watch.server.name,
         "unit": watch.server.unit,
@@ -61,10 +63,10 @@ def server_view(watch: Watch) -> dict[str, Any]:
             "accept_length": f.accepted.latest(now),
         },
         "memory": {
-            "announced": announced.total if (announced := f.memory.pool.announced(f.life.server)) is not None else None,
-            "expected": f.memory.pool.expected(f.life.server).unit,
-            "seen": seen[0] if (seen := f.memory.seen()) is not None else None,
-            "seen_as": seen[1] if seen is not None else None,
+            "announced": held.announced.total if held.announced is not None else None,
+            "expected": held.expected.unit,
+            "seen": held.place.size if held.place is not None else None,
+            "seen_as": held.place.title if held.place is not None else None,
             "room": f.memory.room(),
             "host": _host(watch),
         },

@@ -65,6 +65,16 @@ def test_an_announced_pool_that_shows_nowhere_is_a_finding(version: str | None) 
     assert "0.00 GB" in c.message and "358.16 GB (333.6 GiB)" in c.message
 
 
+def test_another_program_that_takes_as_much_is_no_pool() -> None:
+    d = Deployment()
+    d.begin()
+    d.announce()
+    d.others += 8 * POOL
+    d.pin(0.0)
+    d.ready()
+    assert d.condition("FootprintAsAnnounced").reason == "FootprintTooSmall"
+
+
 def test_one_rank_without_its_part_is_named() -> None:
     d = Deployment()
     d.begin()

@@ -152,13 +152,14 @@ def _find(places: tuple[Place, ...], wanted: int, kinds: tuple[str, ...] | None)
     telling = [p for p in places if p.unsure <= TELLING * wanted]
     own = [p for p in telling if kinds is None or p.kind in kinds]
     shrunk = [p for p in own if p.kind != "host" and p.lost > max((1 - LEAST) * wanted, p.unsure)]
-    for candidates in (own, telling):
-        explaining = [p for p in candidates if p.size + p.unsure >= LEAST * wanted]
-        # Without a level from before, a place holds other things too: that much could be lost and it would still be large enough.
-        if explaining and not any(not p.grown for p in shrunk):
-            return Finding.SEEN, min(explaining, key=lambda p: (not p.grown, p.kind == "host", abs(p.size - wanted))), None
+    # Without a level from before, a place holds other things too: that much could be lost and it would still be large enough.
+    if not any(not p.grown for p in shrunk) and (place := _explaining(own, wanted)) is not None:
+        return Finding.SEEN, place, None
     if shrunk:
         return Finding.SHRUNK, max(shrunk, key=lambda p: p.lost), None
+    # Another program may have taken as much of the host meanwhile: where the place is known and was read, it alone counts.
+    if not own and (place := _explaining(telling, wanted)) is not None:
+        return Finding.SEEN, place, None
     if not telling:
         unsure = min(p.unsure for p in places)
         why = f"A pool of {gb(wanted)} is too small to be told from what else changes (within {gb(unsure)})."
@@ -167,3 +168,9 @@ def _find(places: tuple[Place, ...], wanted: int, kinds: tuple[str, ...] | None)
     if all(looked & set(group) for group in ([kinds] if kinds is not None else EVERYWHERE)):
         return Finding.MISSING, max(own or telling, key=lambda p: p.size), None
     return Finding.UNTOLD, max(telling, key=lambda p: p.size), "The place where this version's pool shows could not be read."
+
+
+def _explaining(places: list[Place], wanted: int) -> Place | None:
+    """The place that explains the pool best; None if none holds enough."""
+    enough = [p for p in places if p.size + p.unsure >= LEAST * wanted]
+    return min(enough, key=lambda p: (not p.grown, p.kind == "host", abs(p.size - wanted)), default=None)

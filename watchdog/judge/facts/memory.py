@@ -229,12 +229,3 @@ class Memory:
         }
         floor = SHARE * per_rank + RANK_FLOOR
         return [(name, size) for name, size in held.items() if size + floor < least * per_rank]
-
-    def seen(self) -> tuple[float, str] | None:
-        """The most that shows anywhere, in bytes, and where; None if nothing could be read."""
-        found = [
-            (now - (level.before or 0.0), TITLES[kind])
-            for kind, level in self.levels.items()
-            if (now := level.now()) is not None and (kind != "host" or level.before is not None)
-        ]
-        return max(found, default=None)
