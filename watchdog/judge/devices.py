@@ -104,7 +104,7 @@ def _leak(d: Devices) -> tuple[Call, ...] | None:
         if climb is None or device is None or device.mem_total is None or device.mem_used is None:
             continue
         left = (device.mem_total - device.mem_used) / climb.per_s
-        if worst is None or left < worst[0]:
+        if climb.reaches(left) and (worst is None or left < worst[0]):
             worst = (
                 left,
                 f"GPU {index} holds {gib(climb.grown)} more than after the start and grows by {gib(climb.per_s * 3600)} an hour",
