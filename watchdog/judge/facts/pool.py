@@ -98,9 +98,11 @@ class Pool:
     def kv(self, server: Server | None) -> tuple[Kv | None, Kv | None, str | None]:
         """(the target's KV cache of one rank, the draft's, why they are unknown)."""
         caches = next(iter(self._caches.values()), [])
+        drafted = bool(server is not None and server.args.get("speculative_algorithm"))
+        if not caches and drafted:
+            return None, None, "The KV cache in /server_info holds the draft model's too, and the start was not seen."
         if not caches:
             return _kv_of_info(server), None, None
-        drafted = bool(server is not None and server.args.get("speculative_algorithm"))
         odd = [label for label, _ in caches if label and "draft" not in label.lower()]
         if odd or len(caches) > (2 if drafted else 1):
             return None, None, "The model has KV caches of several kinds; only the log tells of their host pools."
