@@ -158,7 +158,10 @@ class Memory:
                     level = self.by_rank[name] = Level()
                 level.add(o.t, proc.rss, ready_at)
             if settled:
-                self.ranks.setdefault(name, Series()).add(o.t, proc.rss)
+                series = self.ranks.get(name)
+                if series is None:
+                    series = self.ranks[name] = Series()
+                series.add(o.t, proc.rss)
         if any_rank:
             self._level("ranks").add(o.t, total, ready_at)
 
