@@ -99,7 +99,7 @@ def test_shrinking_is_told_with_numbers() -> None:
 
 
 def test_shrinking_is_seen_without_a_start() -> None:
-    d = Deployment(mid_life=True)
+    d = Deployment(mid_life=True, args={"speculative_algorithm": None})
     d.held = [float(POOL)] * 8
     d.unit()
     d.server(max_total_num_tokens=159277, memory_usage={"kvcache": 10.42})
@@ -115,12 +115,22 @@ def test_shrinking_is_seen_without_a_start() -> None:
 
 
 def test_expected_pool_that_is_not_there_in_mid_life() -> None:
-    d = Deployment(mid_life=True)
+    d = Deployment(mid_life=True, args={"speculative_algorithm": None})
     d.unit()
     d.server(max_total_num_tokens=159277, memory_usage={"kvcache": 10.42})
     for _ in range(4):
         d.look()
     assert d.condition("FootprintAsAnnounced").reason == "FootprintTooSmall"
+
+
+def test_a_kv_cache_that_may_hold_the_drafts_too_is_no_measure() -> None:
+    d = Deployment(mid_life=True)
+    d.unit()
+    d.server(max_total_num_tokens=159277, memory_usage={"kvcache": 11.06})
+    for _ in range(4):
+        d.look()
+    c = d.condition("FootprintAsAnnounced")
+    assert (c.status, c.reason) == (Status.UNKNOWN, "NotAnnounced") and "draft" in c.message
 
 
 def test_lines_read_later_than_the_memory_make_no_level_before() -> None:
