@@ -6,6 +6,7 @@ from watchdog.observation import Server
 from watchdog.sglang import arguments, hostpool
 from watchdog.sglang.hostpool import HostPool, Kv
 from watchdog.sglang.loglines import Line
+from watchdog.sglang.version import at_least
 from watchdog.units import GB, GIB
 
 LINE_ERROR = GB // 200
@@ -99,7 +100,8 @@ class Pool:
         """(the target's KV cache of one rank, the draft's, why they are unknown)."""
         caches = next(iter(self._caches.values()), [])
         drafted = bool(server is not None and server.args.get("speculative_algorithm"))
-        if not caches and drafted:
+        if not caches and drafted and not at_least(server.version if server else None, "0.5.11"):
+            # Only from then on has the draft a host pool of its own, so that both caches together are the measure.
             return None, None, "The KV cache in /server_info holds the draft model's too, and the start was not seen."
         if not caches:
             return _kv_of_info(server), None, None
