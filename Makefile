@@ -7,10 +7,10 @@ BIN := .venv/bin
 PYTEST := export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && $(BIN)/python -m pytest
 export PYTHON SYSTEM_PACKAGES
 
-.PHONY: help setup demo test test-unit test-external test-browser lint format bench docs lock clean as-root
+.PHONY: help setup demo test test-unit test-external test-install deb test-browser lint format bench docs lock clean as-root
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## make .venv with the command sglang-watchdog; installs missing Debian packages when run as root
 	@packaging/setup.sh
@@ -31,6 +31,13 @@ test-external: setup  ## the tests with a real Prometheus, Alertmanager and Appr
 test-browser: as-root  ## the tests of the status page in a real Chromium (Debian's, installed if missing)
 	@command -v chromium >/dev/null || apt-get -q -y install --no-install-recommends chromium
 	@$(PYTEST) tests/browser/browser_*.py
+
+deb:  ## build the Debian package for this release of Debian: dist/sglang-watchdog_VERSION_ARCH.deb
+	@packaging/deb.sh
+
+test-install: as-root deb  ## install, set up, upgrade and purge the package in a fresh Debian root (root, debootstrap, network)
+	@tests/install/clean_root.sh "$$(. /etc/os-release && echo $$VERSION_CODENAME)" "$(CURDIR)/.cache/roots/clean"
+	@$(PYTEST) tests/install/install_deb.py
 
 lint: setup  ## ruff and mypy --strict
 	@$(BIN)/ruff check .

@@ -21,11 +21,19 @@ class Box:
     Files of the machine are seen inside at the same place; writes stay inside. The box also ends when this process does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path | None = None, shown: tuple[Path | str, ...] = (PROJECT, sys.base_prefix)) -> None:
+        """Boot it.
+
+        Args:
+            root: a folder with a whole root file system; None for that of the machine.
+            shown: folders that are seen inside too, at their places.
+        """
         cache = PROJECT / ".cache"
         cache.mkdir(exist_ok=True)
         self.dir = Path(tempfile.mkdtemp(prefix="box-", dir=cache))
-        env = {**os.environ, "BOX_OWNER": str(os.getpid()), "BOX_SHOW": f"{PROJECT}\n{sys.base_prefix}"}
+        env = {**os.environ, "BOX_OWNER": str(os.getpid()), "BOX_SHOW": "\n".join(map(str, shown))}
+        if root is not None:
+            env["BOX_ROOT"] = str(root)
         subprocess.run([SCRIPT, "start", self.dir], check=True, timeout=90, env=env)
 
     def stop(self) -> None:

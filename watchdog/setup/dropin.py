@@ -1,0 +1,139 @@
+"""What a server's unit should have for its watchdog's sake, and why: only lines that change something."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from watchdog.systemd import INFINITY_USEC
+
+WATCHDOG = "sglang-watchdog.service"
+STOP_S = 180
+"""Enough for SGLang's own end after a failure (82 s measured with 0.5.23) and for pinned memory up to a quarter of a TiB."""
+STOP_BYTES_PER_S = 2 * 10**9
+"""How fast the kernel gives pinned memory back, at worst. A rule of thumb: SGLang speaks of tens of seconds for large pools
+(pool_host/base.py), and a limit that is too long costs less than a SIGKILL in the middle."""
+OOM_SCORE = -300
+SECOND = 1_000_000
+
+
+class Line(NamedTuple):
+    """One line of the drop-in."""
+
+    section: str
+    key: str
+    value: str
+    reason: str
+
+
+def stop_s(pinned: int | None) -> int:
+    """TimeoutStopSec= for a server that pins so many bytes of host memory; a multiple of 30."""
+    return max(STOP_S, -(-(90 + (pinned or 0) // STOP_BYTES_PER_S) // 30) * 30)
+
+
+def lines(properties: Mapping[str, Any], pinned: int | None, own: frozenset[str] = frozenset()) -> list[Line]:
+    """The lines that differ from what the unit has.
+
+    Args:
+        properties: the unit's properties under systemd's own names (org.freedesktop.systemd1(5)).
+        pinned: host memory that the server pins, in bytes; None if unknown.
+        own: keys that an earlier drop-in of ours set, and which therefore stay.
+    """
+    return [line for line, needed in _all(properties, pinned) if needed or line.key in own]
+
+
+def _all(has: Mapping[str, Any], pinned: int | None) -> list[tuple[Line, bool]]:
+    def number(name: str) -> int:
+        value = has.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+    limit = stop_s(pinned)
+    stop = number("TimeoutStopUSec")
+    interval, burst = number("StartLimitIntervalUSec"), number("StartLimitBurst")
+    memory = f" It pins about {pinned / 1e9:.0f} GB." if pinned else ""
+    return [
+        (
+            Line(
+                "Unit",
+                "Wants",
+                WATCHDOG,
+                "Starting the server starts its watchdog. Only in this direction: were it the watchdog that wants the server, "
+                "a restart of the watchdog would start a server that a person has stopped.",
+            ),
+            WATCHDOG not in (has.get("Wants") or []),
+        ),
+        (Line("Unit", "Before", WATCHDOG, "The server comes first."), WATCHDOG not in (has.get("Before") or [])),
+        (
+            Line(
+                "Unit",
+                "StartLimitIntervalSec",
+                "1800",
+                "systemd gives up after five starts within half an hour. Its default of 10 s never ends a loop of slow starts; "
+                "the watchdog has a stricter budget of its own.",
+            ),
+            interval < 600 * SECOND,
+        ),
+        (Line("Unit", "StartLimitBurst", "5", "See above."), interval < 600 * SECOND or not 0 < burst <= 10),
+        (
+            Line("Service", "Restart", "always", "A crashed SGLang can exit with status 0, which on-failure takes for a wish."),
+            has.get("Restart") != "always",
+        ),
+        (
+            Line("Service", "RestartSec", "10", "Time for the GPUs and the port of the old processes to be free again."),
+            number("RestartUSec") < 5 * SECOND,
+        ),
+        (
+            Line(
+                "Service",
+                "TimeoutStopSec",
+                str(limit),
+                f"Time for a drain and for the kernel to unpin host memory, but an end to a drain that never ends.{memory}",
+            ),
+            stop < limit * SECOND or stop >= INFINITY_USEC,
+        ),
+        (
+            Line(
+                "Service",
+                "KillMode",
+                "mixed",
+                "SIGTERM to the main process alone: it drains, and its schedulers have no handler and would die before the "
+                "requests are done. At the end SIGKILL goes to all, so that none survives to hold a GPU.",
+            ),
+            has.get("KillMode") != "mixed",
+        ),
+        (
+            Line("Service", "LogRateLimitIntervalSec", "0", 'The line that says "ready" must not be lost in a flood of others.'),
+            number("LogRateLimitIntervalUSec") != 0,
+        ),
+        (
+            Line("Service", "LimitMEMLOCK", "infinity", "The hierarchical cache and the interconnect lock host memory."),
+            number("LimitMEMLOCK") < INFINITY_USEC,
+        ),
+        (
+            Line(
+                "Service",
+                "OOMScoreAdjust",
+                str(OOM_SCORE),
+                "When the host runs out of memory the kernel should not choose the server first: its start is dear.",
+            ),
+            number("OOMScoreAdjust") > OOM_SCORE,
+        ),
+        (
+            Line("Service", "IOAccounting", "yes", "How much is read from disk says whether weights are still being loaded."),
+            has.get("IOAccounting") is not True,
+        ),
+    ]
+
+
+def text(wanted: list[Line], unit: str) -> str:
+    """The drop-in as a file."""
+    parts = [f"# Written by `sglang-watchdog setup` for {unit}; `sglang-watchdog setup --undo` takes it away.\n"]
+    for section in ("Unit", "Service"):
+        mine = [line for line in wanted if line.section == section]
+        if mine:
+            parts.append(f"\n[{section}]\n" + "".join(f"# {line.reason}\n{line.key}={line.value}\n" for line in mine))
+    return "".join(parts)
+
+
+def keys(content: str) -> frozenset[str]:
+    """The keys that a drop-in sets."""
+    return frozenset(re.findall(r"^(\w+)=", content, re.MULTILINE))

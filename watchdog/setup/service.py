@@ -1,0 +1,102 @@
+"""The watchdog's own files on a host: unit, user, polkit rule, credentials; and whether its program can run as that user."""
+
+import importlib.resources
+import json
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+NAME = "sglang-watchdog"
+USER = "sglang-watchdog"
+UNIT = Path("/etc/systemd/system/sglang-watchdog.service")
+SYSUSERS = Path("/etc/sysusers.d/sglang-watchdog.conf")
+RULE = Path("/etc/polkit-1/rules.d/50-sglang-watchdog.rules")
+CREDENTIALS = Path("/etc/systemd/system/sglang-watchdog.service.d/50-credentials.conf")
+PACKAGED_UNITS = (Path("/usr/lib/systemd/system/sglang-watchdog.service"), Path("/lib/systemd/system/sglang-watchdog.service"))
+HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
+"""What the service does not see: ProtectHome= and PrivateTmp= of its unit."""
+
+
+def drop_in(unit: str) -> Path:
+    """Where the drop-in for a server's unit lies."""
+    return Path("/etc/systemd/system") / f"{unit}.d" / "50-sglang-watchdog.conf"
+
+
+def shipped(name: str) -> str:
+    """The text of a file of `units/`: in an installed package beside this module, in a checkout at its top."""
+    packed = importlib.resources.files("watchdog.setup") / "units" / name
+    if packed.is_file():
+        return packed.read_text(encoding="utf-8")
+    return (Path(__file__).parents[2] / "units" / name).read_text(encoding="utf-8")
+
+
+def program() -> Path:
+    """The command of this installation: in its own environment, or else on the PATH."""
+    own = Path(sys.prefix) / "bin" / NAME
+    if own.exists():
+        on_path = Path("/usr/bin") / NAME
+        return on_path if on_path.exists() and on_path.resolve() == own.resolve() else own
+    found = shutil.which(NAME)
+    return Path(found) if found else own
+
+
+def packaged() -> bool:
+    """Whether a distribution's package brings unit and user along."""
+    return any(unit.exists() for unit in PACKAGED_UNITS)
+
+
+def unit(path: Path) -> str:
+    """The service's unit, with the place of this installation's program."""
+    text = shipped("sglang-watchdog.service")
+    return re.sub(r"^ExecStart=\S+", lambda _: f"ExecStart={_escaped(path)}", text, flags=re.MULTILINE)
+
+
+def _escaped(path: Path) -> str:
+    """A path for ExecStart= (systemd.service(5)): "%" and "$" are doubled, quotes and blanks need quotes around."""
+    text = str(path).replace("\\", "\\\\").replace("%", "%%").replace("$", "$$")
+    return text if re.fullmatch(r"[^\s'\"]+", text) else '"' + text.replace('"', '\\"') + '"'
+
+
+def rule(units: Iterable[str]) -> str:
+    """The polkit rule for these units, by their canonical names."""
+    names = ", ".join(json.dumps(name) for name in sorted(set(units)))
+    text, count = re.subn(
+        r"^( *var units = )\[.*\];$", lambda m: f"{m[1]}[{names}];", shipped("sglang-watchdog.rules"), flags=re.MULTILINE
+    )
+    assert count == 1, "the shipped rule has one list of units"
+    return text
+
+
+def credentials(files: Mapping[str, str]) -> str:
+    """The drop-in that hands keys to the service: name of the credential → file."""
+    lines = "".join(f"LoadCredential={name}:{path.replace('%', '%%')}\n" for name, path in sorted(files.items()))
+    return f"# Written by `sglang-watchdog setup`: files that only root can read (systemd.exec(5)).\n[Service]\n{lines}"
+
+
+def known_credentials(path: Path = CREDENTIALS) -> dict[str, str]:
+    """The credentials of an earlier run: name → file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return {name: file.replace("%%", "%") for name, file in re.findall(r"^LoadCredential=([^:\n]+):(.+)$", text, re.MULTILINE)}
+
+
+def unreachable(path: Path) -> str | None:
+    """Why the service could not run a program at this place; None if it could."""
+    seen = {path.absolute(), path.resolve(), Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()}
+    for place in sorted(seen):
+        for folder in HIDDEN:
+            if place.is_relative_to(folder):
+                return f"{place} lies below {folder}, which the service cannot see"
+        for each in (place, *place.parents):
+            try:
+                mode = each.stat().st_mode
+            except OSError as e:
+                return f"{each} cannot be looked at ({e.strerror})"
+            if not mode & stat.S_IXOTH:
+                return f"{each} is closed to other users (mode {stat.S_IMODE(mode):o}), and the service runs as {USER}"
+    return None
