@@ -13,6 +13,7 @@ from watchdog.cli.screen import plain
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "daemon": ("run",),
+    "setup": ("setup",),
     "verify": ("verify",),
     "wait": ("wait",),
     "status": ("status", "explain"),
