@@ -52,6 +52,7 @@ def test_levels() -> None:
         [100.0] * 60 + [100 + i for i in range(10)] + [110.0] * 50,  # a ramp and a plateau
         [100 + (20 if i % 37 == 0 else 0) for i in range(300)],  # bursts
         [100 + 10 * (1 - math.exp(-i / 20)) for i in range(120)],  # a cache that fills
+        [100 + 15 * (x - 0.42 * x * x) for x in (i / 120 for i in range(120))],  # what slows down will end
         [100 - 0.1 * i for i in range(120)],
         [100 + 3 * math.sin(i / 20) for i in range(300)],
     ],
