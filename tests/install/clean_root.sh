@@ -1,13 +1,12 @@
 #!/bin/bash
 # clean_root.sh SUITE DIR: a fresh root of a Debian suite (bookworm, trixie) with systemd, D-Bus and polkit, and nothing of this project.
-# Needs root, debootstrap and a Debian mirror (MIRROR=…); does nothing where the root is there already. Takes some minutes.
+# Needs root, debootstrap and a Debian mirror (MIRROR=…, else debootstrap's own choice); does nothing where the root is there already. Takes some minutes.
 set -euo pipefail
 suite=${1:?a suite}; dir=${2:?a folder}
-mirror=${MIRROR:-http://deb.debian.org/debian}
 [ ! -e "$dir/made" ] || exit 0
 rm -rf "$dir" "$dir.new"
 mkdir -p "$(dirname "$dir")"
-debootstrap --variant=minbase "$suite" "$dir.new" "$mirror"
+debootstrap --variant=minbase "$suite" "$dir.new" ${MIRROR:+"$MIRROR"}
 cp -L /etc/resolv.conf "$dir.new/etc/resolv.conf"
 # What any host with a server under systemd has. polkitd wants a logind, which debootstrap alone does not find.
 DEBIAN_FRONTEND=noninteractive chroot "$dir.new" sh -c '

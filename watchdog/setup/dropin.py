@@ -101,9 +101,15 @@ def _all(has: Mapping[str, Any], pinned: int | None) -> list[tuple[Line, bool]]:
             has.get("KillMode") != "mixed",
         ),
         (
-            Line("Service", "LogRateLimitIntervalSec", "0", 'The line that says "ready" must not be lost in a flood of others.'),
-            number("LogRateLimitIntervalUSec") != 0,
+            Line(
+                "Service",
+                "LogRateLimitIntervalSec",
+                "1s",
+                'The line that says "ready" must not be lost in a flood of others. (0 would mean journald\'s own limit.)',
+            ),
+            _log_limited(has),
         ),
+        (Line("Service", "LogRateLimitBurst", "1000000", "See above."), _log_limited(has)),
         (
             Line("Service", "LimitMEMLOCK", "infinity", "The hierarchical cache and the interconnect lock host memory."),
             number("LimitMEMLOCK") < INFINITY_USEC,
@@ -122,6 +128,14 @@ def _all(has: Mapping[str, Any], pinned: int | None) -> list[tuple[Line, bool]]:
             has.get("IOAccounting") is not True,
         ),
     ]
+
+
+def _log_limited(has: Mapping[str, Any]) -> bool:
+    """Whether lines can be lost: fewer than 100,000 a second are let through, or journald's own limit holds (interval 0)."""
+    interval, burst = has.get("LogRateLimitIntervalUSec"), has.get("LogRateLimitBurst")
+    if not isinstance(interval, int) or not isinstance(burst, int) or interval == 0:
+        return True
+    return burst < interval / SECOND * 100_000
 
 
 def text(wanted: list[Line], unit: str) -> str:

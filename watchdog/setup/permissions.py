@@ -36,7 +36,8 @@ def journal() -> bool:
 def main(argv: list[str]) -> int:
     """Print it."""
     config, *units = argv
-    print(json.dumps({"config": os.access(config, os.R_OK), "journal": journal(), "units": asyncio.run(asked(units))}))  # noqa: T201
+    said = {"config": os.access(config, os.R_OK), "journal": journal(), "units": asyncio.run(asked(units))}
+    sys.stdout.write(json.dumps(said) + "\n")
     return 0
 
 

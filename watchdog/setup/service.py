@@ -51,13 +51,7 @@ def packaged() -> bool:
 def unit(path: Path) -> str:
     """The service's unit, with the place of this installation's program."""
     text = shipped("sglang-watchdog.service")
-    return re.sub(r"^ExecStart=\S+", lambda _: f"ExecStart={_escaped(path)}", text, flags=re.MULTILINE)
-
-
-def _escaped(path: Path) -> str:
-    """A path for ExecStart= (systemd.service(5)): "%" and "$" are doubled, quotes and blanks need quotes around."""
-    text = str(path).replace("\\", "\\\\").replace("%", "%%").replace("$", "$$")
-    return text if re.fullmatch(r"[^\s'\"]+", text) else '"' + text.replace('"', '\\"') + '"'
+    return re.sub(r"^ExecStart=\S+", lambda _: f"ExecStart={path}", text, flags=re.MULTILINE)
 
 
 def rule(units: Iterable[str]) -> str:
@@ -88,6 +82,8 @@ def known_credentials(path: Path = CREDENTIALS) -> dict[str, str]:
 def unreachable(path: Path) -> str | None:
     """Why the service could not run a program at this place; None if it could."""
     seen = {path.absolute(), path.resolve(), Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()}
+    if not re.fullmatch(r"[\w/.+@~-]+", str(path), re.ASCII):
+        return f"{path} has characters that cannot stand in ExecStart="
     for place in sorted(seen):
         for folder in HIDDEN:
             if place.is_relative_to(folder):

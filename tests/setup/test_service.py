@@ -1,0 +1,72 @@
+"""The service's own files."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from watchdog.setup import containers, service
+
+
+def test_the_rule_names_the_units_and_nothing_else_changes() -> None:
+    text = service.rule(["b.service", "a.service", "b.service"])
+
+    assert 'var units = ["a.service", "b.service"];' in text
+    shipped = service.shipped("sglang-watchdog.rules")
+    assert [line for line in text.splitlines() if "units = " not in line] == [
+        x for x in shipped.splitlines() if "units = " not in x
+    ]
+
+
+def test_a_unit_name_cannot_leave_its_string() -> None:
+    assert '["a\\"];evil();//.service"];' in service.rule(['a"];evil();//.service'])
+
+
+def test_the_unit_starts_this_program_and_systemd_understands_it(tmp_path: Path) -> None:
+    unit = tmp_path / "sglang-watchdog.service"
+    unit.write_text(service.unit(Path("/bin/true")))
+
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ExecStart=/usr/bin/x run" in service.unit(Path("/usr/bin/x"))
+
+
+def test_a_program_that_the_service_cannot_see_is_told() -> None:
+    assert "below /root" in str(service.unreachable(Path("/root/.local/bin/sglang-watchdog")))
+    assert "below /home" in str(service.unreachable(Path("/home/me/.venv/bin/sglang-watchdog")))
+
+
+def test_a_program_whose_place_systemd_would_read_otherwise_is_told() -> None:
+    assert "characters" in str(service.unreachable(Path("/opt/100% mine/sglang-watchdog")))
+
+
+def test_a_program_that_other_users_cannot_enter_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "HIDDEN", ())
+    program = tmp_path / "bin/sglang-watchdog"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(0o755)
+    tmp_path.chmod(0o700)
+
+    assert "closed to other users" in str(service.unreachable(program))
+
+
+def test_credentials_are_read_again(tmp_path: Path) -> None:
+    files = {"kimi-key": "/etc/a%b.key", "two-key": "/etc/two.key"}
+    path = tmp_path / "credentials.conf"
+    path.write_text(service.credentials(files))
+
+    assert service.known_credentials(path) == files
+    assert service.known_credentials(tmp_path / "none") == {}
+
+
+def test_a_container_with_a_scope_of_its_own_gets_advice() -> None:
+    known = containers.told("docker", {"Name": "/kimi", "HostConfig": {"LogConfig": {"Type": "json-file"}}})
+    said = containers.advice("a" * 64, "docker-" + "a" * 64 + ".scope", known)
+
+    assert "container kimi runs in docker-" in said
+    assert "quadlet" in said
+    assert "json-file" in said
+    assert "aaaaaaaaaaaa" in containers.advice("a" * 64, "x.scope", None)
+    assert containers.told("podman", {}) == containers.Container("podman", None, None)
