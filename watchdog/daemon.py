@@ -18,6 +18,7 @@ from watchdog.background import Background
 from watchdog.clock import BootClock, Clock
 from watchdog.control import Control
 from watchdog.judge.verdict import Intent
+from watchdog.keeper import Keeper
 from watchdog.log import get
 from watchdog.observation import Gpu, Observation, Self
 from watchdog.observe.cgroup import Cgroups
@@ -28,28 +29,24 @@ from watchdog.observe.memory import HostSource
 from watchdog.observe.myself import LONG_GAP_S, SelfSource, Senses
 from watchdog.observe.source import Source
 from watchdog.people import People
-from watchdog.recorder import FLUSH_S
 from watchdog.requests import Requests
 from watchdog.respond import Responder
 from watchdog.server import Server, owned
 from watchdog.sources import Run, ended, running
 from watchdog.systemd import Bus
 from watchdog.watch import Watch
-from watchdog.worker import Worker
 
 if TYPE_CHECKING:
     from watchdog.web.server import Web
 
 STATUS_S = 2.0
-SAVE_S = 30.0
 RIGHTS_S = 600.0
-RIGHTS_AGAIN_S = 30.0
+RIGHTS_AGAIN_S = 10.0
 """Between two looks while the right to restart is missing: somebody may be about to grant it."""
 STEP_S = 1.0
 BUS_PATIENCE_S = 15.0
 RELOAD_LIMIT_S = 5.0
 STOP_LIMIT_S = 2.0
-DISK_LIMIT_S = 30.0
 LAST_FLUSH_S = 1.0
 
 
@@ -92,7 +89,7 @@ class Daemon:
         self.people: People | None = None
         self._web: Web | None = None
         self._web_task: asyncio.Task[None] | None = None
-        self._disk = Worker("recorder")
+        self._keeper = Keeper(self.clock, lambda: list(self.servers.values()))
         self._host_seen = (False, False)
         self._ticked_at = self._bus_seen_at = self.clock.now()
 
@@ -122,7 +119,7 @@ class Daemon:
             self.log.info("started", message=f"sglang-watchdog {__version__} watches {mode}")
             self.notifier.ready(self.status())
             tasks.create_task(self._tick(), name="tick")
-            tasks.create_task(self._keep(), name="keep")
+            tasks.create_task(self._keeper.run(), name="keep")
             tasks.create_task(self._ask_rights(), name="rights")
             try:
                 await self._until_stopped(tasks)
@@ -139,7 +136,7 @@ class Daemon:
             self.log.warning("stopping", message=f"these did not end and are left behind: {', '.join(stuck)}")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_FLUSH_S):
-                await asyncio.gather(self._flush(), *(s.responder.save() for s in self.servers.values()))
+                await asyncio.gather(self._keeper.flush(), *(s.responder.save() for s in self.servers.values()))
 
     async def _until_stopped(self, tasks: Background) -> None:
         while not self._stop.is_set():
@@ -305,33 +302,6 @@ class Daemon:
             return watches[0].sentence()
         ordered = sorted(watches, key=lambda w: w.ill(), reverse=True)
         return " · ".join(f"{w.server.name}: {w.sentence()}" for w in ordered)
-
-    async def _keep(self) -> None:
-        """Write down what must survive: the record every few seconds, the state when it changed."""
-        saved = self.clock.now()
-        while True:
-            await asyncio.sleep(FLUSH_S)
-            await self._flush()
-            now = self.clock.now()
-            for server in self.servers.values():
-                await server.learner.keep()
-                if server.watch.dirty or now - saved >= SAVE_S:
-                    await server.responder.save()
-            if now - saved >= SAVE_S:
-                saved = now
-
-    async def _flush(self) -> None:
-        """Write the flight records on; while a write before is stuck they wait in memory, within their bounds."""
-        recorders = {s.watch: s.watch.recorder for s in self.servers.values()}
-        troubles = {watch: recorder.trouble for watch, recorder in recorders.items()}
-        work = [] if self._disk.busy else [w for recorder in recorders.values() if (w := recorder.pending()) is not None]
-        if work:
-            with contextlib.suppress(TimeoutError):
-                await self._disk.call(lambda: [w() for w in work], DISK_LIMIT_S)
-        for watch, recorder in recorders.items():
-            if recorder.trouble is not None and recorder.trouble != troubles[watch]:
-                what = f"the flight record cannot be written ({recorder.trouble}): free space, or mend its owner and mode"
-                watch.log.error("record-lost", message=f"{what}; it goes on in memory")
 
     async def _ask_rights(self) -> None:
         """Learn by day whether we may restart by night."""

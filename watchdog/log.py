@@ -46,6 +46,10 @@ MESSAGE_IDS: dict[str, str] = {
     "source-failed": "f498c241428c49a18b593a276cdf86ab",
     "state-lost": "06f5892b4bfb4bdcb86495bfc23050c3",
     "state-saved": "6c99c74eaacf4e00afd554d07757ab69",
+    "baseline-lost": "7738462b9e3b46a58f66a458d7fd4f73",
+    "page": "d215293db6174248899f6f2af02741b2",
+    "page-open": "84f3f27f18e54ef3b559d95ad7f141b5",
+    "page-refused": "bcea22dd339247c18d1e9566c4638109",
     "record-lost": "920f4e6a40984967ab65a5180dfb39e8",
     "control-lost": "53dc3d4bd91e4041a82eab543821a62f",
     "internal-fault": "9077691c1711406f85676585f85dbe1f",
@@ -55,7 +59,6 @@ MESSAGE_IDS: dict[str, str] = {
 }
 PREFIX = "SGLANG_WATCHDOG_"
 PRIORITY = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
-
 
 JOURNAL_SOCKET = "/run/systemd/journal/socket"
 FIELD_LIMIT = 4096
