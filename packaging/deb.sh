@@ -60,7 +60,7 @@ install -m644 docs/*.md "$DOC"
 install -m644 packaging/debian/copyright "$DOC/copyright"
 install -m644 packaging/debian/overrides "$ROOT/usr/share/lintian/overrides/sglang-watchdog"
 "$BUILD/tools/bin/python" -m pip --python "$ROOT$HOME_DIR/bin/python3" list --format=freeze 2>/dev/null | grep -v '^sglang' > "$DOC/dependencies.txt" || true
-"$ROOT$HOME_DIR/bin/python3" packaging/man/write_man.py "$SITE" "$VERSION" "$SOURCE_DATE_EPOCH" "$ROOT/usr/share/man/man1/sglang-watchdog.1"
+"$ROOT$HOME_DIR/bin/python3" -P packaging/man/write_man.py "$VERSION" "$SOURCE_DATE_EPOCH" "$ROOT/usr/share/man/man1/sglang-watchdog.1"
 gzip -9n "$ROOT/usr/share/man/man1/sglang-watchdog.1"
 {
   echo "sglang-watchdog ($VERSION) unstable; urgency=medium"; echo

@@ -4,6 +4,7 @@
 set -euo pipefail
 suite=${1:?a suite}; dir=${2:?a folder}
 [ ! -e "$dir/made" ] || exit 0
+command -v debootstrap >/dev/null || { echo "clean_root: debootstrap is missing: apt-get install debootstrap" >&2; exit 1; }
 rm -rf "$dir" "$dir.new"
 mkdir -p "$(dirname "$dir")"
 debootstrap --variant=minbase "$suite" "$dir.new" ${MIRROR:+"$MIRROR"}
