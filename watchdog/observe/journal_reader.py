@@ -104,6 +104,7 @@ class JournalReader:
         self.cursor: str | None = None
         self._clock = clock
         self._boot = bytes.fromhex(boot_id())
+        self._boot_at = 0.0
         self._matches = matches
         self._namespace = namespace
         self._raw: Any = None
@@ -210,20 +211,18 @@ class JournalReader:
             size -= len(self.field("MESSAGE") or b"")
         return oldest, False
 
-    def advance(self) -> bool:
-        """Go to the next entry; False at the end."""
-        if self._at_entry:
-            self._at_entry = False
-            return True
-        return bool(self._raw._next())
-
     def entries(self) -> Iterator[Callable[[str], bytes]]:
         """The next entries, at most `BATCH`; each as a function that reads one field of it (KeyError: it has no such field)."""
-        get, advance, count = self._raw._get, self.advance, 0
+        get, forward = self._raw._get, self._raw._next
+        count = 0
+        self._boot_at = self._clock.at_monotonic(0.0)
+        more = self._at_entry or forward()
+        self._at_entry = False
         try:
-            while count < BATCH and advance():
+            while more:
                 count += 1
                 yield get
+                more = count < BATCH and forward()
         finally:
             if count:
                 self.cursor = self._raw._get_cursor()
@@ -241,10 +240,10 @@ class JournalReader:
         return int(self._raw._get_monotonic().timestamp)
 
     def written(self) -> float:
-        """When the present entry was written, in seconds since the clock's origin."""
+        """When the present one of `entries` was written, in seconds since the clock's origin."""
         monotonic = self._raw._get_monotonic()
         if monotonic.bootid == self._boot:
-            return self._clock.at_monotonic(monotonic.timestamp / 1e6)
+            return self._boot_at + float(monotonic.timestamp) / 1e6
         return float(self._raw._get_realtime()) / 1e6 - self._clock.origin.timestamp()
 
     async def follow(self, read: Callable[[], int], beat: Beat, limit_s: float) -> NoReturn:
@@ -274,17 +273,19 @@ class JournalReader:
                 await self._rest(now < lively_until, limit_s)
 
     async def _rest(self, lively: bool, limit_s: float) -> None:
-        """Wait until there may be more: while it is lively for a moment, else until the journal's files change."""
+        """Wait until the journal's files change, while it is lively for a moment at most.
+
+        A rotation wakes us at once, so that what was not read yet is read before a vacuum can take it.
+        """
         if lively or not self._raw.reliable_fd():
-            await asyncio.sleep(min(LOOK_S, limit_s))
-        else:
-            loop = asyncio.get_running_loop()
-            changed: asyncio.Future[None] = loop.create_future()
-            loop.add_reader(self._fd, _tell, changed)
-            try:
-                await asyncio.wait({changed}, timeout=limit_s)
-            finally:
-                loop.remove_reader(self._fd)
+            limit_s = min(LOOK_S, limit_s)
+        loop = asyncio.get_running_loop()
+        changed: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._fd, _tell, changed)
+        try:
+            await asyncio.wait({changed}, timeout=limit_s)
+        finally:
+            loop.remove_reader(self._fd)
         # Without this the file descriptor stays readable, and new files are never seen (sd_journal_process(3)).
         self._raw.process()
 
