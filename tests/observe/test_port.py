@@ -31,7 +31,7 @@ def made(tmp_path: Path, tcp: str = "", tcp6: str = "", pids: str = "", port: in
     fill(root / "net", {"tcp": HEAD + tcp, "tcp6": HEAD + tcp6})
     fill(tmp_path / "cg" / UNIT[1:], {"cgroup.procs": pids})
     target = Target(config.Server(name="kimi", unit="sglang-kimi.service", base_url=f"http://127.0.0.1:{port}"))
-    target.inv, target.cgroup, target.active = "a1", UNIT, True
+    target.inv, target.cgroup, target.active, target.known = "a1", UNIT, True, True
     return PortSource(target, BootClock(), Cgroups(root), root), target, root
 
 
@@ -158,6 +158,26 @@ async def test_it_looks_at_each_start_and_when_asked(tmp_path: Path, monkeypatch
         target.inv, target.hold = "c3", "starting"
         await asyncio.sleep(0.4)
         assert len(seen) >= 5
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_server_that_ran_before_us_is_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket belongs to another user, so only the unit's processes tell that it is its own: these are not known at first."""
+    monkeypatch.setattr("watchdog.observe.port.TURN_S", 0.02)
+    looking, target, root = made(tmp_path, tcp=row(0, "0100007F:7530", "0A", uid=4321), pids="41\n")
+    fill(root / "41", {"status": "Name:\tpython\nUid:\t4321\t4321\t4321\t4321\n"})
+    target.inv, target.cgroup, target.active, target.known = None, "", False, False
+    seen: list[Port] = []
+    task = asyncio.create_task(looking.run(seen.append, lambda: None))  # type: ignore[arg-type]
+    try:
+        looking.look_now()
+        await asyncio.sleep(0.2)
+        assert seen == []
+        target.inv, target.cgroup, target.active, target.known = "a1", UNIT, True, True
+        await asyncio.sleep(0.2)
+        assert [each.in_unit for each in seen] == [None]
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

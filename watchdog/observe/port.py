@@ -79,7 +79,8 @@ class PortSource:
             beat()
             inv, now = self._target.inv, self._clock.now()
             starting = self._target.hold == "starting"
-            if self._wanted.is_set() or inv != seen_inv or (starting and now >= due):
+            # Before the unit was looked at, a server that has long been running would be taken for a stranger.
+            if self._target.known and (self._wanted.is_set() or inv != seen_inv or (starting and now >= due)):
                 self._wanted.clear()
                 seen_inv, due = inv, now + STARTING_INTERVAL_S
                 seen = await self.look()
@@ -87,7 +88,7 @@ class PortSource:
                     emit(seen)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TURN_S):  # wait_for loses a cancellation in Python 3.11
-                    await self._wanted.wait()
+                    await (self._wanted.wait() if self._target.known else asyncio.sleep(TURN_S))
 
     async def look(self) -> Port | None:
         """One look; None if it was given up."""

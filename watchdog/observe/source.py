@@ -37,7 +37,7 @@ class Source(Protocol):
 class Target:
     """One watched server, as far as sources need to know it.
 
-    The unit source writes inv, main_pid, cgroup, active and since; the daemon writes the others; the other sources read.
+    The unit source writes inv, main_pid, cgroup, active, since and known; the daemon writes the others; the other sources read.
 
     Attributes:
         server: its configuration.
@@ -46,6 +46,7 @@ class Target:
         cgroup: its ControlGroup, such as "/system.slice/sglang-kimi.service"; "" while it has none.
         active: whether the unit is active or activating.
         since: the moment at which this life began (InactiveExitTimestamp); None if unknown.
+        known: whether the unit has been looked at; until then the five before it say nothing.
         hold: why active probes that cost the server something are to be skipped now: "starting", "paused", "traffic"; None: ask.
         closer: True for the first minutes after a restart, and while something looks ill: ask at a shorter interval.
     """
@@ -57,5 +58,6 @@ class Target:
         self.cgroup = ""
         self.active = False
         self.since: float | None = None
+        self.known = False
         self.hold: str | None = None
         self.closer = False

@@ -103,6 +103,7 @@ class UnitSource:
         target.main_pid = state.main_pid
         target.cgroup = state.control_group or ""
         target.active = state.up
+        target.known = True
         unit = Unit(
             t=self._clock.now(),
             inv=target.inv,
