@@ -117,6 +117,8 @@ def updated(state: UnitState, changed: Any) -> UnitState:
 
 def _hex(value: Any) -> str | None:
     """An `ay` (bytes, or a list of numbers) as hexadecimal digits; None for an empty one."""
+    if not isinstance(value, bytes | list | tuple):
+        return None  # bytes(a number) would be so many zeros
     try:
         return bytes(value).hex() or None
     except (TypeError, ValueError):
