@@ -86,6 +86,7 @@ def test_properties_become_a_typed_state() -> None:
         ("NRestarts", "many", "n_restarts", None),
         ("NRestarts", True, "n_restarts", None),
         ("SubState", 3, "sub_state", None),
+        ("InvocationID", 10**12, "invocation", None),
     ],
 )
 def test_one_property(prop: str, value: object, field: str, want: object) -> None:
