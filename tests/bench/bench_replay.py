@@ -42,7 +42,8 @@ def main() -> None:
         write(path, 24.0)
         observations, seconds = measure(path)
     print(
-        f"24 h of a busy server with eight GPUs: {observations} observations in {seconds:.1f} s CPU, {observations / seconds:.0f} a second"
+        f"24 h of a busy server with eight GPUs: {observations} observations in {seconds:.1f} s CPU, "
+        f"{observations / seconds:.0f} a second"
     )
 
 
