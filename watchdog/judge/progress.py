@@ -157,7 +157,10 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
 
 
 def last_motion(f: Facts) -> float:
-    """The last moment at which the engine was surely alive: a step, a heartbeat, an answered canary, its readiness."""
+    """The last moment at which the engine was surely alive: a step, a heartbeat, an answered canary, its readiness.
+
+    Silence counts from our own first look at the earliest: what was before it we cannot know.
+    """
     return max(
         t
         for t in (
@@ -166,6 +169,7 @@ def last_motion(f: Facts) -> float:
             f.probes.last_answer(("chat", "prefix")),
             f.life.ready_at,
             f.life.since,
+            f.life.first_seen,
             f.pause.ended_at,
             f.forgiven_at,
         )

@@ -27,7 +27,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         )
     since = life.since if life.since is not None else now
     title = start.step.value if start.step else "its first lines"
-    last = max(t for t in (start.progress_at, since, f.forgiven_at) if t is not None)
+    last = max(t for t in (start.progress_at, since, f.forgiven_at, life.first_seen) if t is not None)
     silence = now - last
     limit = policy.start_silence_s
     learned = f.learned_step_s(title)
