@@ -81,3 +81,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
                 await process.wait()
+    close(process)
+
+
+def close(process: asyncio.subprocess.Process) -> None:
+    """Let go of the pipes of a process that has ended or is left behind: a child of its own may hold their other end for ever."""
+    vars(process)["_transport"].close()  # asyncio has no public name for it
