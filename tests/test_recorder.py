@@ -89,10 +89,27 @@ def test_memory_keeps_to_time_and_size(tmp_path: Path) -> None:
     assert decode(r.lines()[1]).t == 139.0
 
     for n in range(200, 400):
-        r.take(line(n, "x" * 50_000))
+        r.take(line(200 + n / 10, os.urandom(25_000).hex()))
 
-    assert sum(map(len, r.lines())) <= 1024**2 + 60_000
+    assert 0 < r._packed_bytes + r._memory_bytes <= 1024**2 + recorder.BLOCK + 60_000
+    moments = [decode(x).t for x in r.lines()[1:]]
+    assert moments == [200 + n / 10 for n in range(400 - len(moments), 400)], "the newest, without a gap"
+    assert len(moments) < 100
     assert r.pending() is None
+
+
+def test_memory_that_is_packed_comes_back_whole_and_in_order(tmp_path: Path) -> None:
+    r = made(tmp_path, enabled=False)
+    lines = [line(n / 10, f"line {n} with a line break\nin it") for n in range(5000)]
+    for x in lines:
+        r.take(x)
+
+    assert r._packed
+    assert [decode(x) for x in r.lines()[1:]] == lines
+    younger = [decode(x).t for x in r.lines(since=450.0)[1:]]
+    assert younger[-1] == 499.9
+    assert 450.0 in younger
+    assert len(younger) < 2000, "at most a block more than was asked for"
 
 
 def test_since_gives_the_header_and_what_is_younger(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from watchdog.worker import BusyError, Worker
 
 EVIDENCE_AGE_S = 120.0
 """Evidence that is no older is not gathered again before a restart."""
+EVIDENCE_OVER_S = 5.0
+"""Evidence keeps to its own limit; after so many seconds more it is not waited for."""
 RECORD_S = 1800.0
 SAVE_LIMIT_S = 10.0
 BUS_LOOK_S = 30.0
@@ -137,7 +139,7 @@ class Responder:
         if self._evidence is None or self._evidence_at is None or order.t - self._evidence_at > EVIDENCE_AGE_S:
             self._diagnose(intent, order.t)
         assert self._evidence is not None
-        await asyncio.wait([self._evidence], timeout=watch.server.restart.evidence_limit_s + 5.0)
+        await asyncio.wait([self._evidence], timeout=watch.server.restart.evidence_limit_s + EVIDENCE_OVER_S)
         changed = self._no_longer(order.inv)
         if changed is not None:
             self._over(order, Outcome(result="dropped", message=f"not restarted: {changed}", stand_down=True))

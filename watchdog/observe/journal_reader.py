@@ -24,7 +24,7 @@ LOOK_S = 0.07
 """While entries come, the journal is looked at this often. journald tells its readers of new entries only 250 ms late (it
 collects changes, POST_CHANGE_TIMER_INTERVAL_USEC of managed-journal-file.c, systemd 252), but they can be read at once."""
 
-LIVELY_S = 5.0
+LIVELY_S = 2.0
 """Entries are held to come for so long after the last one; then only the journal's file descriptor wakes us."""
 
 RENEW_S = 300.0

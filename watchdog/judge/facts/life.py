@@ -197,7 +197,7 @@ class Life:
 
     def see_systemd(self, o: Log) -> None:
         """Take in a line of PID 1 about the unit."""
-        if o.message.startswith("Stopping ") and self.stop_asked_at is None and not self.our_job:
+        if o.message.startswith("Stopping ") and o.inv in (None, self.inv) and self.stop_asked_at is None and not self.our_job:
             self.stop_asked_at = o.written
             self.asked_by = "a stop job"
         elif "Scheduled restart job" in o.message:

@@ -1,0 +1,205 @@
+"""The daemon in this process: what systemd hears of it, and that nothing of ours holds it up."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watchdog import config
+from watchdog import daemon as module
+from watchdog.daemon import Daemon
+from watchdog.observation import Gpu, GpuDevice, GpuProc, Log, Observation, Self
+from watchdog.server import owned
+
+# dbus-fast leaves the socket of a connection that failed to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning")
+
+TEXT = """[daemon]
+tick_s = 0.5
+[sources]
+gpu = "off"
+deps = []
+[[servers]]
+name = "a"
+unit = "no-such-a.service"
+base_url = "http://127.0.0.1:9"
+[[servers]]
+name = "b"
+unit = "no-such-b.service"
+base_url = "http://127.0.0.1:9"
+"""
+
+
+class Made:
+    """A daemon at work, and the messages that it sends to systemd."""
+
+    def __init__(self, folder: Path, listener: socket.socket) -> None:
+        self.file = folder / "config.toml"
+        self.file.write_text(TEXT)
+        self.listener = listener
+        self.heard: list[dict[str, str]] = []
+        self.daemon = Daemon(config.load(self.file), self.file)
+        self.task: asyncio.Task[None] | None = None
+
+    def listen(self) -> list[dict[str, str]]:
+        """All that systemd has heard so far."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                message = self.listener.recv(8192).decode()
+                self.heard.append(dict(line.split("=", 1) for line in message.splitlines()))
+        return self.heard
+
+    def said(self, name: str) -> list[str]:
+        return [m[name] for m in self.listen() if name in m]
+
+    async def until(self, true: Callable[[], Any], limit_s: float = 10) -> None:
+        async with asyncio.timeout(limit_s):
+            while not true():
+                assert self.task is None or not self.task.done(), "the daemon has ended"
+                await asyncio.sleep(0.02)
+
+    async def stopped(self) -> float:
+        """Send it SIGTERM; seconds until it has ended."""
+        assert self.task is not None
+        begun = asyncio.get_running_loop().time()
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(20):
+            await self.task
+        return asyncio.get_running_loop().time() - begun
+
+
+@pytest.fixture
+async def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Made]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        listener.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+        monkeypatch.delenv("WATCHDOG_PID", raising=False)
+        monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+        monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "run"))
+        # No bus: what is asked of systemd stays unknown, and nothing may hang on that.
+        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/no-bus")
+        one = Made(tmp_path, listener)
+        one.task = asyncio.create_task(one.daemon.run())
+        yield one
+        if not one.task.done():
+            await one.stopped()
+
+
+async def test_ready_then_status_and_signs_of_life_then_stopping(made: Made) -> None:
+    await made.until(lambda: made.said("WATCHDOG"))
+    assert list(made.heard[0]) == ["READY", "STATUS"]
+    assert await made.stopped() < 5
+    assert made.said("STOPPING") == ["1"]
+    assert "READY" not in made.heard[-1]
+
+
+async def test_a_reload_is_told_in_its_order_good_or_bad(made: Made) -> None:
+    await made.until(lambda: made.said("READY"))
+    watch = made.daemon.servers["a"].watch
+    made.file.write_text(TEXT.replace("tick_s = 0.5", "tick_s = 1000"))
+    os.kill(os.getpid(), signal.SIGHUP)
+    await made.until(lambda: len(made.said("READY")) == 2)
+    assert made.daemon.whole.daemon.tick_s == 0.5, "a bad one is kept out"
+    made.file.write_text(TEXT.replace('name = "b"', 'name = "c"').replace("tick_s = 0.5", "tick_s = 0.7"))
+    os.kill(os.getpid(), signal.SIGHUP)
+    await made.until(lambda: len(made.said("READY")) == 3)
+    order = [m for m in made.heard if "RELOADING" in m or "READY" in m]
+    assert ["RELOADING" in m for m in order] == [False, True, False, True, False]
+    assert all("MONOTONIC_USEC" in m for m in order if "RELOADING" in m)
+    assert sorted(made.daemon.servers) == ["a", "c"]
+    assert made.daemon.servers["a"].watch is watch, "what was known stays known"
+    assert made.daemon.whole.daemon.tick_s == 0.7
+
+
+async def test_many_reloads_at_once_are_done_one_by_one(made: Made) -> None:
+    await made.until(lambda: made.said("READY"))
+    assert await asyncio.gather(*(made.daemon.reload() for _ in range(3))) == [None] * 3
+    order = ["RELOADING" in m for m in made.listen() if "RELOADING" in m or "READY" in m]
+    assert order == [False, *[True, False] * 3]
+    assert all(len([t for t in asyncio.all_tasks() if t.get_name() == f"sources of {n}"]) == 1 for n in "ab")
+
+
+async def test_a_source_that_does_not_end_does_not_hold_up_the_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    await made.until(lambda: made.said("READY"))
+    free = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not free.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await free.wait()
+
+    assert made.daemon._tasks is not None
+    stuck = made.daemon._tasks.create_task(stubborn(), name="stubborn")
+    assert await made.stopped() < 5
+    assert not stuck.done()
+    free.set()
+    await stuck
+
+
+async def test_a_fault_of_its_own_loops_ends_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    await made.until(lambda: made.said("READY"))
+    monkeypatch.setattr(made.daemon, "status", lambda: 1 / 0)
+    assert made.task is not None
+    with pytest.raises(ZeroDivisionError):
+        async with asyncio.timeout(10):
+            await made.task
+    assert made.said("STOPPING") == ["1"]
+
+
+async def test_no_sign_of_life_while_a_mandatory_source_is_silent(made: Made) -> None:
+    await made.until(lambda: made.said("WATCHDOG"))
+    run = next(r for r in made.daemon.servers["a"].runs if r.source.mandatory)
+    run.beat = lambda: None  # type: ignore[method-assign]
+    run.beat_at = -1e6
+    run._rests = False
+    assert not made.daemon.alive(made.daemon.clock.now())
+
+
+async def test_a_gap_is_told_before_what_fell_due_in_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    await made.until(lambda: made.said("READY"))
+    server = made.daemon.servers["a"]
+    taken: list[Observation] = []
+    monkeypatch.setattr(server.watch, "take", taken.append)
+    now = made.daemon.clock.now()
+    made.daemon._ticked_at = now - 60.0
+    made.daemon._taker(server)(Log(t=now, message="late"))
+    first, second = taken[:2]
+    assert isinstance(first, Self)
+    assert first.paused_s == pytest.approx(59.0)
+    assert first.t <= second.t
+    assert isinstance(second, Log)
+
+
+async def test_each_server_hears_only_what_concerns_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    await made.until(lambda: made.said("READY"))
+    taken: dict[str, list[Observation]] = {"a": [], "b": []}
+    for name, server in made.daemon.servers.items():
+        monkeypatch.setattr(server.watch, "take", taken[name].append)
+    made.daemon.servers["a"].may_restart, made.daemon.servers["b"].may_restart = False, True
+    made.daemon._fan_out(Self(t=made.daemon.clock.now()))
+    told = {name: [x.may_restart for x in got if isinstance(x, Self)][-1] for name, got in taken.items()}
+    assert told == {"a": False, "b": True}
+
+
+async def test_a_bus_that_is_away_is_news_only_after_a_while(made: Made) -> None:
+    await made.until(lambda: made.said("READY"))
+    assert made.daemon._bus_ok() is None
+    made.daemon._bus_seen_at -= module.BUS_PATIENCE_S
+    assert made.daemon._bus_ok() is False
+
+
+def test_processes_on_a_gpu_are_told_apart() -> None:
+    ours = Path("/proc/self/cgroup").read_text().splitlines()[-1].split(":", 2)[2]
+    seen = Gpu(t=0.0, ok=True, gpus=[GpuDevice(index=0, procs=[GpuProc(pid=os.getpid(), mem=1), GpuProc(pid=2**22 + 1, mem=1)])])
+    for own, others, want in ((ours, [], True), ("/elsewhere", [ours], None), ("/elsewhere", [], False), ("", [], False)):
+        (device,) = owned(seen, own, others).gpus
+        assert device.procs is not None
+        assert [p.in_unit for p in device.procs] == [want, None], (own, others)

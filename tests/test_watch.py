@@ -1,0 +1,147 @@
+"""One watched server: secrets stay out, a fault of a judge harms nobody, sources are told what they need, a pause survives."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from watchdog import config
+from watchdog.act import redact
+from watchdog.clock import FakeClock
+from watchdog.judge.verdict import Intent
+from watchdog.observation import Log, Observation, Operator, Probe, Unit
+from watchdog.sglang.loglines import classify
+from watchdog.watch import Watch, without_secrets
+
+EXAMPLES = Path(__file__).parent / "sglang/log_examples.jsonl"
+SECRET = "a-key-of-nobody-1234567890"
+LIFE = "a" * 32
+
+
+class Made:
+    """A watch on a clock that the test moves."""
+
+    def __init__(self, home: Path, **server: object) -> None:
+        self.clock = FakeClock()
+        self.decided: list[Intent] = []
+        whole = config.Config(servers=[config.Server(name="kimi", unit="kimi.service", **server)])  # type: ignore[arg-type]
+        self.watch = Watch(whole.servers[0], whole, home, self.clock, lambda _w, _t, intent: self.decided.append(intent))
+
+    def take(self, *observations: Observation) -> None:
+        for x in observations:
+            self.watch.take(x)
+
+    def serving(self) -> None:
+        self.take(
+            Unit(t=0.0, inv=LIFE, load_state="loaded", active_state="active", sub_state="running", main_pid=1, since=0.0),
+            Log(t=1.0, inv=LIFE, message="[2026-01-14 02:00:00] The server is fired up and ready to roll!"),
+        )
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"server_args=ServerArgs(model_path='/m', api_key='{SECRET}', port=30000)",
+        f'server_args={{"api_key": "{SECRET}", "port": 30000}}',
+        f"python -m sglang.launch_server --api-key {SECRET} --port 1",
+        f"HF_TOKEN={SECRET} was set",
+        f"Receive: obj=GenerateReqInput(rid='1', text='my password is {SECRET}')",
+        f"Authorization: Bearer {SECRET}",
+    ],
+)
+def test_keys_and_prompts_are_kept_nowhere(made: Made, message: str) -> None:
+    made.take(Log(t=1.0, inv=LIFE, message=message))
+    kept = b"\n".join(made.watch.recorder.lines()).decode() + repr(made.watch.latest) + repr(list(made.watch.diary))
+    assert SECRET not in kept
+    assert "[…]" in kept or "…" in kept or "left out" in kept
+
+
+def test_a_body_that_echoes_a_key_is_cleaned(made: Made) -> None:
+    made.take(
+        Probe(t=1.0, probe="chat", outcome="status", status=401, body=f'{{"api_key": "{SECRET}"}}', detail=f"Bearer {SECRET}")
+    )
+    assert SECRET not in repr(made.watch.failed_probes)
+
+
+def examples() -> Iterator[str]:
+    for line in EXAMPLES.read_text(encoding="utf-8").splitlines():
+        yield json.loads(line)["line"]
+
+
+def test_what_is_left_out_changes_no_meaning() -> None:
+    changed = 0
+    for text in examples():
+        clean = without_secrets(Log(t=0.0, message=text))
+        assert isinstance(clean, Log)
+        before, after = classify(text), classify(clean.message)
+        assert (before.mark if before else None) == (after.mark if after else None), text
+        assert (before.fields if before else None) == (after.fields if after else None), text
+        changed += clean.message != text
+    assert changed < 40, "most lines have nothing to hide"
+
+
+def test_a_judge_that_raises_is_told_once_and_the_record_goes_on(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(made.watch.log, "error", lambda _event, **fields: told.append(fields["message"]), raising=False)
+
+    def raises(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("watchdog.judge.engine.decide", raises)
+    made.serving()
+    for n in range(20):
+        made.clock.advance(5)
+        made.watch.tick()
+        made.take(Operator(t=made.clock.now(), action="acknowledge", reason=str(n)))
+    assert made.watch.faults >= 20
+    assert len(told) == 1
+    assert "ZeroDivisionError" in told[0]
+    assert len(made.watch.recorder.lines()) > 20
+
+
+def test_a_key_that_cannot_be_read_is_told_once_and_again_after_it_was_mended(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(made.watch.log, "error", lambda _event, **fields: told.append(fields["message"]), raising=False)
+    blocked = Probe(t=1.0, probe="health", outcome="skipped", why="config", detail="the API key file /k cannot be read")
+    made.take(blocked, blocked, Probe(t=2.0, probe="health", outcome="ok"), blocked)
+    assert told == ["the server cannot be asked: the API key file /k cannot be read"] * 2
+
+
+def test_sources_hold_back_while_it_starts_and_while_we_are_paused(made: Made) -> None:
+    made.take(Unit(t=0.0, inv=LIFE, load_state="loaded", active_state="active", sub_state="running", since=0.0))
+    assert made.watch.target.hold == "starting"
+    made.serving()
+    made.watch.tick()
+    assert made.watch.target.hold is None
+    assert made.watch.target.closer, "a young life is looked at closely"
+    made.take(Operator(t=2.0, action="pause", until=100.0, reason="work"))
+    assert made.watch.target.hold == "paused"
+    assert made.watch.stand_down() == "paused by a person: work"
+    made.clock.advance(101)
+    made.watch.tick()
+    assert made.watch.target.hold is None
+
+
+def test_a_pause_survives_the_daemon(tmp_path: Path) -> None:
+    first = Made(tmp_path)
+    first.take(Operator(t=0.0, action="pause", until=600.0, reason="work"))
+    assert first.watch.dirty
+    first.watch.file.save(first.watch.snapshot_state())
+
+    second = Made(tmp_path)
+    assert second.watch.stand_down() == "paused by a person: work"
+    second.take(Operator(t=1.0, action="resume"))
+    second.watch.file.save(second.watch.snapshot_state())
+    assert Made(tmp_path).watch.stand_down() is None
+
+
+def test_redaction_is_what_the_bundle_uses_too() -> None:
+    assert redact.secrets(f"--api-key {SECRET}") == "--api-key …"
