@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -91,6 +92,8 @@ async def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         yield one
         if not one.task.done():
             await one.stopped()
+        del one
+        gc.collect()  # here, where what it finds is expected
 
 
 async def test_ready_then_status_and_signs_of_life_then_stopping(made: Made) -> None:

@@ -17,6 +17,12 @@ QUIET_S = 60.0
 FLOOD_S = 30.0
 SAMPLES = 40
 FATAL = "[2026-01-01 00:00:00] Scheduler hit an exception: Traceback (most recent call last):"
+PRINTER = """[Unit]
+StartLimitIntervalSec=0
+[Service]
+ExecStart=/bin/sh -c '{prints}'
+TimeoutStopSec=1
+"""
 DEFAULTS = """[daemon]
 runtime_dir = "/run/{name}"
 [[servers]]
@@ -106,9 +112,8 @@ def costs(box: Box) -> None:
 
 def latency(box: Box) -> None:
     """From the moment at which a fatal line is written to the moment at which the intent is dispatched, by journald's stamps."""
-    box.unit(
-        "printer.service", f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sh -c 'sleep 1; echo \"{FATAL}\"; exec sleep 600'\nTimeoutStopSec=1\n"
-    )
+    prints = f'sleep 1; echo "{FATAL}"; exec sleep 600'
+    box.unit("printer.service", PRINTER.format(prints=prints))
     dog = Watchdog(box, "wlate", [Server("printer", 33002)])
     started(box, dog, "printer.service", 33002)
     for n in range(SAMPLES):
