@@ -91,7 +91,17 @@ def test_a_wall_clock_that_went_back_makes_nothing_older_than_it_was(tmp_path: P
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1, "ledger": {"restarts": [{"t": "x"}]}}', b'{"version": 2}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"version": 1, "ledger": {"restarts": [{"t": "x"}]}}',
+        b'{"version": 2}',
+        b'{"version": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"version": 1, "ledger": {"restarts": [{"t": 1e308, "reason": "x"}]}}',
+    ],
 )
 def test_a_file_that_cannot_be_used_is_kept_aside_and_costs_a_restart(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "state.json"

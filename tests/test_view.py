@@ -88,6 +88,7 @@ class Endpoint:
 
 class Responder:
     last_bundle = None
+    trouble: str | None = None
 
     async def save(self) -> None:
         pass
@@ -135,3 +136,18 @@ async def test_words_that_are_not_understood(watch: Watch) -> None:
     assert "known are status" in (await asked(watch, command="dance"))["error"]
     with pytest.raises(ValueError, match="no server 'glm' is watched"):
         await asked(watch, command="status", server="glm")
+
+
+async def test_a_reason_with_half_characters_pauses_all_the_same(watch: Watch) -> None:
+    start(watch)
+    answer = await asked(watch, command="pause", seconds=600, reason="caf\udce9")
+
+    assert answer["done"] == "pause"
+    assert watch.engine.facts.paused(watch.clock.now())
+
+
+async def test_a_pause_that_is_not_on_disk_is_said(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(watch)
+    monkeypatch.setattr(Responder, "trouble", "No space left on device: free space, or mend its owner and mode")
+
+    assert "No space left" in (await asked(watch, command="pause", seconds=600))["warning"]

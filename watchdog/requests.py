@@ -75,13 +75,20 @@ class Requests:
         return await self._tell(request, str(action), None)
 
     async def _tell(self, request: dict[str, Any], action: str, until: float | None) -> dict[str, Any]:
-        reason = str(request.get("reason") or "")[:200] or None
+        # Half characters, as a terminal of another encoding sends them, could not be written down.
+        reason = str(request.get("reason") or "")[:200].encode("utf-8", "replace").decode() or None
         chosen = self._chosen(request)
+        unsaved = []
         for s in chosen:
             s.watch.take(Operator(t=self._daemon.clock.now(), action=action, until=until, reason=reason))
             s.watch.log.warning("operator", message=f"{action}{f': {reason}' if reason else ''}", action=action)
+            if (action == "pause") != s.watch.engine.facts.paused(self._daemon.clock.now()) and action in ("pause", "resume"):
+                return {"error": f"{action} did not take effect for {s.watch.server.name}: look at the daemon's journal"}
             await s.responder.save()
-        return {"done": action, "servers": [s.watch.server.name for s in chosen]}
+            if s.responder.trouble is not None:
+                unsaved.append(f"{s.watch.server.name}: {s.responder.trouble}")
+        done: dict[str, Any] = {"done": action, "servers": [s.watch.server.name for s in chosen]}
+        return {**done, "warning": f"it is not on disk and ends with the daemon ({'; '.join(unsaved)})"} if unsaved else done
 
     async def _reload(self, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         refused = await self._daemon.reload()

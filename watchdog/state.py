@@ -19,6 +19,7 @@ from watchdog.judge.ledger import Ledger, Ordered
 
 VERSION = 1
 LOST = "StateLost"
+LONGEST_S = 10 * 365 * 86400.0
 
 
 class UnderWay(msgspec.Struct, kw_only=True):
@@ -63,6 +64,14 @@ class Saved(msgspec.Struct, kw_only=True):
     paused: bool = False
     pause_reason: str = ""
     under_way: UnderWay | None = None
+
+    def plausible(self) -> bool:
+        """Whether all moments are finite and within some years of now."""
+        ledger = self.ledger
+        moments = [r.t for r in ledger.restarts] + [ledger.condemned_at or 0.0, self.paused_until or 0.0]
+        for named in (ledger.withheld, ledger.alerts, ledger.planned):
+            moments += named.values()
+        return all(abs(t) < LONGEST_S for t in moments)
 
     def shift(self, seconds: float) -> None:
         """Carry all moments over to another clock, on which they are `seconds` later."""
@@ -116,9 +125,11 @@ class StateFile:
             if version is not None and msgspec.json.decode(version) != VERSION:
                 return self._lost(), self._aside(f"has version {bytes(version).decode()}, this program knows {VERSION}")
             saved = msgspec.json.decode(data, type=Saved)
-        except (msgspec.DecodeError, UnicodeDecodeError) as e:
+            self._shift(saved)
+            if not saved.plausible():
+                return self._lost(), self._aside("has moments that cannot be")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             return self._lost(), self._aside(f"is damaged ({e})")
-        self._shift(saved)
         return saved, None
 
     def _lost(self) -> Saved:

@@ -113,7 +113,6 @@ class Watch:
         """Take in one observation: record it, judge it, hand out what was decided. Raises nothing."""
         try:
             x = without_secrets(x)
-            self.recorder.take(x)
             self._remember(x)
             for event in self.engine.observe(x):
                 self._event(event)
@@ -122,7 +121,15 @@ class Watch:
         except Exception as e:  # noqa: BLE001  # a fault in one judge must not take the sources along
             self._fault(e)
 
+    def _record(self, x: Observation) -> None:
+        """What cannot be written down is judged all the same."""
+        try:
+            self.recorder.take(x)
+        except Exception as e:  # noqa: BLE001
+            self._fault(e)
+
     def _remember(self, x: Observation) -> None:
+        self._record(x)
         self.latest[type(x)] = x
         kind = type(x).__name__.lower()
         self.counts[kind] = self.counts.get(kind, 0) + 1

@@ -122,6 +122,9 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
         enough = len(chats) >= 2 and (frozen or not work.counters_seen)
     if f.senses.deaf(now) and not work.counters_seen:
         enough = enough and len(chats) >= 1 and len(failures) >= 3
+    if work.stepped_at is None and not work.counters_seen:
+        # Batches that were never seen cannot be missed: then two kinds of probe must fail, each a path of its own.
+        enough = enough and len({a.probe.probe for a in failures}) >= 2 and len(failures) >= 3
     if silence >= limit and enough:
         due = _engine_watchdog_due(f, silence, now)
         message = f"Hung for {silence:.0f} s: {'; '.join(evidence)}."
@@ -184,7 +187,7 @@ def deep_health_since(f: Facts, t: float) -> bool:
 
 
 def _hang_evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]) -> list[str]:
-    out = [f"no batch for {now - moved:.0f} s"]
+    out = [f"no batch for {now - moved:.0f} s"] if f.work.stepped_at is not None else ["no batch was ever seen in this life"]
     if f.work.counters_frozen(now):
         scrape = f.work.scrape
         assert scrape is not None

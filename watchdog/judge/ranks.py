@@ -67,6 +67,11 @@ def _dying(f: Facts, now: float) -> Verdict | None:
     if age < max(limit, DYING_S if not f.ranks.gone(now) else limit) or served_since > life.dying_at:
         message = f"Dying for {age:.0f} s: {text}"
         return Verdict(type="ProcessesPresent", status=Status.FALSE, reason="Dying", message=message, calls=(diagnose,))
+    if not life.end_announced and not f.probes.failures_since(life.dying_at, ("health", "chat", "prefix", "models")):
+        message = f"It printed a line that servers die of {age:.0f} s ago ({text}), but nothing has failed since."
+        return Verdict(
+            type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineAlone", message=message, calls=(diagnose,)
+        )
     message = f"It printed a fatal line {age:.0f} s ago and neither ended nor worked since: {text}"
     call = Call(want=Want.RESTART, reason="DyingNeverEnded", message=message, severity=Severity.CRITICAL, evidence=(text,))
     return Verdict(

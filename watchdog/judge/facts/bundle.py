@@ -23,6 +23,10 @@ from watchdog.sglang.loglines import Line, Mark, classify
 
 SETTLE_S = 600.0
 """What is allocated within so long after readiness belongs to warming up."""
+SURVIVED_S = 20.0
+"""A server that works so long after a fatal line has outlived it."""
+DEEP_S = 0.9
+"""A /health that asks the engine is never answered faster than 1 s (http_server.py, 0.4.10 and later)."""
 FIRST_TOKEN = "time_to_first_token_seconds"
 
 
@@ -174,6 +178,7 @@ class Facts:
         t = x.written
         mark = line.mark
         if mark in (Mark.PREFILL, Mark.DECODE):
+            self._still_serves(t)
             self.work.see_batch(t, line)
             self.speed.see_batch(t, line)
             if mark is Mark.DECODE:
@@ -202,6 +207,11 @@ class Facts:
                 self.trouble.setdefault(line.message[:120], (t, line))
         self.life.see_line(x, line)
 
+    def _still_serves(self, began: float) -> None:
+        """Work that began well after a fatal line shows that the server outlives it."""
+        if self.life.dying_at is not None and began > self.life.dying_at + SURVIVED_S:
+            self.life.survived()
+
     def _probe(self, x: o.Probe) -> bool:
         if not self._present(x) or x.outcome == "skipped":
             return False
@@ -210,6 +220,9 @@ class Facts:
         if self.life.port_taken or (self.life.headless and x.outcome != "ok"):
             return False
         self.probes.see(x)
+        deep = x.probe in ("chat", "prefix") or (x.probe == "health" and (x.total_s or 0.0) >= DEEP_S)
+        if x.outcome == "ok" and deep:
+            self._still_serves(x.t - (x.total_s or 0.0))
         self.refusals.see_probe(x)
         self.pause.see_probe(x)
         was_ready = self.life.ready_at is not None

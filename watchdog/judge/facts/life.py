@@ -241,6 +241,10 @@ class Life:
         if o.outcome == "ok" and o.probe in ("health", "chat", "ready"):
             self.ready_at, self.ready_how, self.proven = o.t, f"its answer to {o.probe}", True
 
+    def survived(self) -> None:
+        """It serves on after a fatal line: the line was not about its life."""
+        self.dying_at, self.dying_line, self.cause, self.end_announced = None, None, None, False
+
     def see_port(self, o: Port) -> None:
         """Take in who holds the server's port. A stranger must be seen twice: a life that just ended lets its socket go late."""
         stranger = bool(o.listening) and o.in_unit is False
