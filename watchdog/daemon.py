@@ -325,8 +325,8 @@ class Daemon:
             self.notifier.reloading("reading the configuration")
             try:
                 whole = self._read()
-            except config.ConfigError as e:
-                refused = str(e)
+            except Exception as e:  # noqa: BLE001  # whatever a file can do to its reader, it must not end the daemon
+                refused = str(e) if isinstance(e, config.ConfigError) else f"it cannot be read ({type(e).__name__}: {e})"
                 self.log.error("reload-refused", message=f"the new configuration is kept out: {refused}")  # noqa: TRY400
                 return refused
             else:

@@ -82,4 +82,6 @@ def _tell(args: argparse.Namespace, request: dict[str, Any], said: str) -> int:
         screen.print_json(answer)
     else:
         print(f"{', '.join(map(screen.plain, answer['servers']))}: {said}")
+        if "warning" in answer:
+            print(f"but {screen.plain(answer['warning'])}")
     return OK
