@@ -1,6 +1,8 @@
 """The configuration: what a file means, and what is said of each mistake (tests/fixtures/config: one mistake a file)."""
 
+import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -98,7 +100,36 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert faults_of(large) == ["is larger than 1 MiB; name the configuration file with --config"]
     cure = "name another file with --config, or make it readable"
     assert faults_of(tmp_path / "none.toml") == [f"cannot be read (No such file or directory); {cure}"]
-    assert faults_of(tmp_path) == [f"cannot be read (Is a directory); {cure}"]
+    assert faults_of(tmp_path) == ["is a folder, not a file; name the configuration file with --config"]
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.toml"
+    os.mkfifo(fifo)  # no one writes to it: opening it would wait for ever
+    for path in (fifo, Path("/dev/zero")):
+        assert faults_of(path) == ["is a pipe, a socket or a device, not a file; name the configuration file with --config"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a = " + "[" * 100_000, "is nested too deeply; close the brackets of its lists; none needs more than two levels"),
+        ("a = " + "9" * 5000, "has a number or a date that cannot be read; write numbers with few digits, such as 30"),
+    ],
+    ids=["nested", "digits"],
+)
+def test_a_value_that_is_too_much_for_the_reader_is_a_fault(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(text, encoding="utf-8")
+    if "digits" in message and sys.get_int_max_str_digits() == 0:
+        pytest.skip("this Python reads numbers of any length")
+    assert faults_of(path) == [message]
+
+
+def test_a_number_too_long_to_be_shown_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("[judge]\nhang_s = 0x" + "f" * 9000 + "\nnew = [0x" + "f" * 9000 + "]\n", encoding="utf-8")
+    assert [fault.split(":")[0] for fault in faults_of(path)[:2]] == ["judge.hang_s = …", "judge.new = …"]
 
 
 def test_a_message_is_one_line_without_control_characters() -> None:

@@ -1,6 +1,8 @@
 """Replay a flight record through the judges (docs/flight-record.md): what would have been decided, and when."""
 
 import gzip
+import io
+import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,14 @@ from watchdog.judge.facts.learned import Learned
 from watchdog.judge.ledger import Ledger
 from watchdog.judge.verdict import Action, Severity
 from watchdog.observation import KINDS, Header, Observation, decode
+
+MAX_LINE_BYTES = 16 << 20
+DAY_S = 86400.0
+MAX_JUMP_S = 31 * DAY_S  # the judges tick through every gap: one without a bound would have no end
+EARLIEST_S = -10 * 365 * DAY_S
+LATEST_FIRST_S = 100 * 365 * DAY_S  # far beyond it, a tick is too small to move a float
+GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # RecursionError: nested too deeply
 
 
 class RecordError(Exception):
@@ -41,42 +51,68 @@ class Record:
         self.skipped = Skipped()
         self._lines = self._read()
         first = next(self._lines, None)
+        if self.skipped.count:
+            raise RecordError(f"{path}, line 1: cannot be read ({next(iter(self.skipped.reasons))})")
         if first is None:
             raise RecordError(f"{path} is empty; a flight record begins with a header line")
+        self.header = self._header(*first)
+
+    def _header(self, number: int, line: bytes) -> Header:
+        where = f"{self.path}, line {number}"
         try:
-            self.header = msgspec.json.decode(first[1], type=Header)
-        except msgspec.DecodeError as e:
-            raise RecordError(f"{path}, line 1: is no header of a flight record ({e})") from e
-        if self.header.version != 1:
-            raise RecordError(f"{path}, line 1: version {self.header.version} is not known; this program reads version 1")
+            header = msgspec.json.decode(line, type=Header)
+            written = msgspec.json.decode(line, type=dict[str, Any])
+        except RecursionError as e:
+            raise RecordError(f"{where}: is no header of a flight record (nested too deeply)") from e
+        except NOT_JSON as e:
+            raise RecordError(f"{where}: is no header of a flight record ({e})") from e
+        if "record" not in written:
+            raise RecordError(f'{where}: is no header of a flight record ("record": "flight" is missing)')
+        if header.version != 1:
+            raise RecordError(f"{where}: version {header.version} is not known; this program reads version 1")
+        return header
 
     def _read(self) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not blank, with their numbers."""
+        number = 0
         try:
-            with gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb") as f:
-                for number, line in enumerate(f, 1):
-                    if line.strip():
+            with self.path.open("rb") as raw:
+                source = self._unpacked(raw) if self.path.suffix == ".gz" else raw
+                while line := source.readline(MAX_LINE_BYTES + 1):
+                    number += 1
+                    if len(line) > MAX_LINE_BYTES:
+                        self.skipped.add(number, f"too long (more than {MAX_LINE_BYTES >> 20} MiB)")
+                        while line and not line.endswith(b"\n"):
+                            line = source.readline(1 << 20)
+                    elif line.strip():
                         yield number, line
-        except (EOFError, zlib.error):
-            self.skipped.add(0, "the file is cut; its end is lost")
-        except gzip.BadGzipFile as e:
-            raise RecordError(f"{self.path}: is no gzip file ({e})") from e
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self.skipped.add(number, f"the file is cut or damaged after line {number}")
         except OSError as e:
             raise RecordError(f"{self.path}: cannot be read ({e.strerror or e})") from e
 
+    def _unpacked(self, raw: io.BufferedReader) -> gzip.GzipFile:
+        if not GZIP_MAGIC.startswith(raw.peek(2)[:2]):
+            raise RecordError(f"{self.path}: is no gzip file, although its name ends in .gz; unpack or rename it")
+        return gzip.GzipFile(fileobj=raw)
+
     def __iter__(self) -> Iterator[Observation]:
         """The observations in order; what cannot be used is counted in `skipped`."""
-        last = float("-inf")
+        last: float | None = None
         for number, line in self._lines:
             try:
                 x = decode(line)
             except msgspec.ValidationError as e:
                 self.skipped.add(number, self._why(line, e))
                 continue
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except RecursionError:
+                self.skipped.add(number, "nested too deeply")
+                continue
+            except NOT_JSON:
                 self.skipped.add(number, "no JSON (a cut line)")
                 continue
-            if not x.t >= last:
-                self.skipped.add(number, "goes back in time")
+            if wrong := _wrong_time(x.t, last):
+                self.skipped.add(number, wrong)
                 continue
             last = x.t
             yield x
@@ -85,9 +121,23 @@ class Record:
     def _why(line: bytes, e: msgspec.ValidationError) -> str:
         try:
             kind = msgspec.json.decode(line, type=dict[str, Any]).get("kind")
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except RecursionError:
+            return "nested too deeply"
+        except NOT_JSON:
             return "no JSON object"
-        return f"unknown kind {kind!r}"[:80] if kind not in KINDS else f"{kind}: {e}"[:120]
+        known = isinstance(kind, str) and kind in KINDS
+        return f"{kind}: {e}"[:120] if known else f"unknown kind {kind!r}"[:80]
+
+
+def _wrong_time(t: float, last: float | None) -> str:
+    """Why an observation at `t` cannot follow one at `last` (None: it is the first); "" if it can."""
+    if not math.isfinite(t):
+        return "t is no finite number"
+    if last is None:
+        return "" if EARLIEST_S <= t <= LATEST_FIRST_S else "t is too far from the start of the record"
+    if t < last:
+        return "goes back in time"
+    return f"jumps by {(t - last) / DAY_S:.6g} days" if t - last > MAX_JUMP_S else ""
 
 
 def settings_of(header: Header, table: dict[str, Any] | None = None) -> Settings:

@@ -6,6 +6,7 @@ sections [probe], [metrics], [judge] and [restart] hold for every server; a serv
 
 import difflib
 import re
+import stat
 import tomllib
 import typing
 from pathlib import Path
@@ -58,19 +59,33 @@ def load(path: Path) -> Config:
     """
     raw = b""
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):  # before it is opened: opening a FIFO waits for a writer
+            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+            raise _unreadable(path, f"is {kind}, not a file", "name the configuration file with --config")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise _unreadable(path, "is larger than 1 MiB", "name the configuration file with --config")
-        table = tomllib.loads(raw.decode("utf-8-sig"))
+        text = raw.decode("utf-8-sig")
     except OSError as e:
         raise _unreadable(path, f"cannot be read ({e.strerror})", "name another file with --config, or make it readable") from e
     except UnicodeDecodeError as e:
         line = raw[: e.start].count(b"\n") + 1
         raise _unreadable(path, f"is not UTF-8 text (line {line})", "save it as UTF-8") from e
+    table = _table(path, text)
+    return parse(table, str(path))
+
+
+def _table(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
         raise _unreadable(path, *toml_fault(str(e))) from e
-    return parse(table, str(path))
+    except RecursionError as e:
+        raise _unreadable(path, "is nested too deeply", "close the brackets of its lists; none needs more than two levels") from e
+    except ValueError as e:  # int() lets no more than 4300 digits through, and tomllib does not catch it
+        raise _unreadable(path, "has a number or a date that cannot be read", "write numbers with few digits, such as 30") from e
 
 
 def _unreadable(path: Path, problem: str, cure: str) -> ConfigError:

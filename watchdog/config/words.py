@@ -72,7 +72,10 @@ def shown(value: Any, key: str = "") -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
     plain = isinstance(value, str | bool | list)
-    return printable(json.dumps(value, ensure_ascii=False, default=str) if plain else str(value))
+    try:
+        return printable(json.dumps(value, ensure_ascii=False, default=str) if plain else str(value))
+    except ValueError:  # a hexadecimal number of more than 4300 decimal digits: int has no text for it
+        return "…"
 
 
 def printable(text: str) -> str:
