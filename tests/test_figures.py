@@ -1,6 +1,5 @@
 """The exporter's figures come from what really happened to a watched server."""
 
-
 from tests.test_view import watch as watch  # noqa: PLC0414  # the fixture
 from watchdog.figures import figures
 from watchdog.judge.verdict import Action, Intent, Severity
