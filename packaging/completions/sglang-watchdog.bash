@@ -38,7 +38,7 @@ _sglang_watchdog() {
         "run") words="--config --help" ;;
         "setup") words="--dry-run --help --key-file --mode --name --no-server-drop-in --no-start --replace --undo --unit --url --yes" ;;
         "verify") words="--config --help --json --limit --server --strict" ;;
-        "wait") words="--config --help --server --timeout" ;;
+        "wait") words="--config --help --json --server --timeout" ;;
         "status") words="--config --help --json --server" ;;
         "explain") words="--at --config --help --json --record --server" ;;
         "watch") words="--config --help --interval --json --server" ;;

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,6 +106,14 @@ def test_until_verified_with_a_line_for_each_phase(config: Path, capsys: pytest.
 def test_the_time_is_over(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert waited(config, [view(verified=False)], "--timeout", "0.1") == 3
     assert "kimi: not verified within 0.1 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_as_json_only_the_end_is_told(config: Path, status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert waited(config, [view(verified=status == 0)], "--json", "--timeout", "0.1") == status
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verified"], told["status"]) == (status == 0, status)
+    assert told["servers"][0]["name"] == "kimi"
 
 
 def test_a_failed_unit_that_nothing_will_start(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

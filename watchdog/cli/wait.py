@@ -11,7 +11,7 @@ from watchdog.asking import ControlError, RefusedError, ask
 from watchdog.cli import screen
 from watchdog.cli.exits import FAILED, OK, TIMEOUT, CommandError
 from watchdog.cli.link import runtime_dir
-from watchdog.cli.options import chosen, command, config_option, loaded, server_option
+from watchdog.cli.options import chosen, command, config_option, json_option, loaded, server_option
 from watchdog.cli.panel import bar, progress
 from watchdog.cli.words import limit
 
@@ -40,6 +40,7 @@ def add(commands: Any) -> None:
     )
     config_option(p)
     server_option(p)
+    json_option(p)
     p.add_argument("--timeout", type=limit, metavar="TIME", help="give up after so long, in seconds or as 30m (default: never)")
     p.set_defaults(run=run)
 
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     until = None if args.timeout is None else time.monotonic() + args.timeout
     whole = loaded(args.config)
     names = [s.name for s in chosen(whole, args.server)]
-    shown = Shown(sys.stdout.isatty())
+    shown = Shown(sys.stdout.isatty(), as_json=args.json)
     down_since: dict[str, float] = {}
     with contextlib.closing(_views(args, whole, names)) as views:
         for servers in views:
@@ -127,12 +128,17 @@ def _alone(whole: Any, names: list[str]) -> "Alone":
 class Shown:
     """What is on the terminal: one line that changes, or one line for each phase."""
 
-    def __init__(self, live: bool) -> None:
-        self._live = live
+    def __init__(self, live: bool, *, as_json: bool = False) -> None:
+        self._live = live and not as_json
+        self._as_json = as_json
+        self._servers: list[dict[str, Any]] = []
         self._said: dict[str, str] = {}
 
     def tell(self, servers: list[dict[str, Any]]) -> None:
-        """Show where they are."""
+        """Show where they are; as JSON only the end is told."""
+        self._servers = servers
+        if self._as_json:
+            return
         if self._live:
             text = " | ".join(_state(s, with_bar=True) for s in servers)[: screen.width() - 1]
             sys.stdout.write(f"\r\x1b[K{screen.plain(text)}")
@@ -151,6 +157,9 @@ class Shown:
 
     def end(self, status: int, text: str) -> int:
         """Say the end, and clear the line that changed."""
+        if self._as_json:
+            screen.print_json({"verified": status == OK, "status": status, "text": text, "servers": self._servers})
+            return status
         if self._live:
             sys.stdout.write("\r\x1b[K")
         kind = "ok" if status == OK else "bad"
