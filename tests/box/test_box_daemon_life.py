@@ -23,7 +23,13 @@ EVIDENCE = Server("evidence", 31004)
 STOPPING = Server("stopping", 31005, service="TimeoutStopSec=7")
 STARTING = Server("starting", 31006, service="ExecStartPre=/bin/sleep 4")
 FULL = Server("full", 31007)
-QUIET = Server("quiet", 31008, seconds=2, arguments="", service="LogRateLimitIntervalSec=60s\nLogRateLimitBurst=20")
+# What it prints before its start uses up what journald lets through, its ready line included.
+QUIET = Server(
+    "quiet",
+    31008,
+    arguments="",
+    service="LogRateLimitIntervalSec=25s\nLogRateLimitBurst=20\nExecStartPre=/bin/seq 2000",
+)
 MISSING = Server("missing", 31009)
 NOKEY = Server("nokey", 31010, arguments="--api-key secret", keys='api_key_file = "/etc/wd/no-such-key"')
 ELSEWHERE = Server("elsewhere", 31011)
@@ -202,6 +208,8 @@ def test_readiness_line_lost_to_a_rate_limit(host: Host) -> None:
     assert view["phase"] == "serving"
     wait_for(lambda: "Suppressed" in host.box.journal("_COMM=systemd-journal"), LONG, "journald says that it dropped lines")
     assert "The server is fired up" not in host.box.journal("-u", QUIET.unit)
+    lost = dog.until(LONG, condition="Sighted", reason="LogLinesLost", server="quiet")
+    assert "the silence of the log proves nothing" in lost["message"]
 
 
 def test_reload_takes_a_good_configuration_and_keeps_a_bad_one_out(host: Host) -> None:
