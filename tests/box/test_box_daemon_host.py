@@ -25,7 +25,7 @@ def dog(box: Box) -> Iterator[Watchdog]:
     """The shipped unit, user and sandbox, with the daemon from this checkout."""
     box.write("/usr/lib/sysusers.d/sglang-watchdog.conf", (UNITS / "sglang-watchdog.sysusers").read_text())
     box.run("systemd-sysusers")
-    # The interpreter and the checkout may lie in a home that other users cannot enter.
+    # The interpreter and the checkout may lie in a home that other users cannot enter, or below /tmp.
     for place in (Path(sys.executable), Path(sys.base_prefix), ROOT):
         for folder in (place, *place.parents):
             if not folder.stat().st_mode & stat.S_IXOTH:
@@ -35,7 +35,7 @@ def dog(box: Box) -> Iterator[Watchdog]:
     box.write("/etc/systemd/system/sglang-watchdog.service", (UNITS / "sglang-watchdog.service").read_text())
     box.write(
         "/etc/systemd/system/sglang-watchdog.service.d/test.conf",
-        f"[Service]\nProtectHome=no\nExecStart=\nExecStart={COMMAND} run --config /etc/wd/sglang-watchdog.toml\n",
+        f"[Service]\nProtectHome=no\nPrivateTmp=no\nExecStart=\nExecStart={COMMAND} run --config /etc/wd/sglang-watchdog.toml\n",
     )
     box.run("rm", "-f", RULES)
     box.run("systemctl", "daemon-reload")
