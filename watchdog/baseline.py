@@ -4,14 +4,13 @@ One JSON file for each server below the state directory, written whole to a new 
 newest deployment comes first; what was made for others is kept, so that going back finds it again.
 """
 
-import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from watchdog import durable
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.baseline import Baseline, Identity, identity_of
 from watchdog.judge.pool import Finding, account
@@ -59,12 +58,8 @@ class BaselineFile:
             return Kept(), self._aside(f"is damaged ({e})")
 
     def _aside(self, why: str) -> str:
-        kept = self.path.with_name(f"{self.path.name}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.bad")
-        try:
-            self.path.rename(kept)
-        except OSError:
-            return f"{self.path} {why}; a baseline is made anew"
-        return f"{self.path} {why}; kept as {kept.name}, a baseline is made anew"
+        kept = durable.aside(self.path)
+        return f"{self.path} {why};{f' kept as {kept},' if kept else ''} a baseline is made anew"
 
     def save(self, kept: Kept) -> None:
         """Write the baselines so that they survive a power loss.
@@ -72,18 +67,7 @@ class BaselineFile:
         Raises:
             OSError: they could not be written (full disk, no right).
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        with fresh.open("wb") as f:
-            f.write(msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
-            f.flush()
-            os.fsync(f.fileno())
-        fresh.rename(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.write(self.path, msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
 
 
 def chosen(kept: Kept, present: Identity | None) -> Baseline | None:

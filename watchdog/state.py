@@ -5,14 +5,13 @@ moment leaves the old file or the new one. Moments are on the daemon's clock, wh
 shifted when they are read, by the boot clock within a boot and by the wall clock over a reboot.
 """
 
-import os
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from watchdog import durable
 from watchdog.clock import Clock
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.ledger import Ledger, Ordered
@@ -136,12 +135,8 @@ class StateFile:
         return Saved(ledger=Ledger(restarts=[Ordered(t=self._clock.now(), reason=LOST)]))
 
     def _aside(self, why: str) -> str:
-        kept = self.path.with_name(f"{self.path.name}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.bad")
-        try:
-            self.path.rename(kept)
-        except OSError:
-            return f"{self.path} {why}; begun anew, one restart held as spent"
-        return f"{self.path} {why}; kept as {kept.name}, begun anew, one restart held as spent"
+        kept = durable.aside(self.path)
+        return f"{self.path} {why};{f' kept as {kept},' if kept else ''} begun anew, one restart held as spent"
 
     def _shift(self, saved: Saved) -> None:
         """Carry all moments over to the clock of this daemon."""
@@ -168,15 +163,4 @@ class StateFile:
         Raises:
             OSError: it could not be written (full disk, no right).
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        with fresh.open("wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        fresh.rename(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.write(self.path, data)
