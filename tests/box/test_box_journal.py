@@ -264,6 +264,7 @@ def test_a_unit_with_a_journal_of_its_own(box: Box, follow: Callable[..., Follow
     late.until(lambda: "apart" in late.messages(), "history")
     assert "Started apart.service." in late.messages("systemd")
     wrong = follow("apart.service", "--namespace", "wrong", "--inv", inv(box, "apart.service"))
+    wrong.until(lambda: wrong.seen("error"), "the error, which may come after what PID 1 said")
     assert "set journal_namespace to the LogNamespace=" in wrong.seen("error")[0]
 
 
