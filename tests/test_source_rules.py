@@ -29,15 +29,16 @@ MADE_HERE = {
     "__pycache__",
 }
 
-BASE = {"observation", "clock", "units"}
+BASE = {"observation", "clock", "units", "wording"}
 MAY_IMPORT = {
     "observation": set(),
     "clock": set(),
     "units": set(),
+    "wording": set(),
     "config": set(),
     "systemd": {"clock"},
     "sglang": {"observation", "units"},
-    "judge": {"observation", "units", "sglang", "config"},
+    "judge": {"observation", "units", "wording", "sglang", "config"},
     "observe": BASE | {"config", "sglang", "systemd", "worker"},
     "act": BASE | {"config", "systemd", "worker", "judge.verdict"},
 }

@@ -42,25 +42,6 @@ def test_a_table_loses_no_word() -> None:
     assert all(word in text for word in seen.split())
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "?"),
-        (-3, "0.0 s"),
-        (0.41, "0.4 s"),
-        (12.4, "12 s"),
-        (59.9, "1 min"),
-        (200, "3 min 20 s"),
-        (3600, "1 h"),
-        (18720, "5 h 12 min"),
-        (86399, "23 h 59 min"),
-        (273600, "3 d 4 h"),
-    ],
-)
-def test_lengths_of_time(seconds: float | None, text: str) -> None:
-    assert screen.span(seconds) == text
-
-
 def test_sizes_in_both_spellings() -> None:
     assert screen.size(358_158_155_520) == "358.16 GB (333.56 GiB)"
     assert screen.size(None) == "?"

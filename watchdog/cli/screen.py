@@ -9,9 +9,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from watchdog.wording import span as span  # words for times belong to what is printed
+
 COLOURS = {"ok": "32", "odd": "33", "bad": "31", "unknown": "35", "dim": "2", "strong": "1"}
-SPANS = ((60, 1, "min", "s", 60), (3600, 60, "h", "min", 24), (86400, 3600, "d", "h", 10**9))
-"""Seconds of the larger and of the smaller unit, their names, and how many of the larger are too many for it."""
 WIDTH_ELSEWHERE = 120
 """Columns where the output is no terminal."""
 
@@ -66,20 +66,6 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str], columns: int, kind
                 parts[0] = paint(parts[0], kinds[number], on)
             lines.append("  ".join(parts).rstrip())
     return "\n".join(lines)
-
-
-def span(seconds: float | None) -> str:
-    """A length of time in words: "0.4 s", "12 s", "3 min 20 s", "5 h 12 min", "3 d 4 h"; "?" if unknown."""
-    if seconds is None:
-        return "?"
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    big, small, name, below, _ = next(unit for unit in SPANS if whole < unit[0] * unit[4])
-    rest = whole % big // small
-    return f"{whole // big} {name}" + (f" {rest} {below}" if rest else "")
 
 
 def moment(at: str | None) -> str:
