@@ -78,9 +78,24 @@ class Canary:
             return warm
         return msgspec.structs.replace(warm, detail=f"first ask: {_cache(cold)}; second ask: {_cache(warm)}")
 
-    async def _complete(self, kind: str, inv: str | None, nonce: str, prompt: str, expects: str | None) -> Probe:
+    async def tell(self, prompt: str, tokens: int, limit_s: float, *, exactly: bool = False) -> Probe:
+        """One chat request of any prompt, as `verify --deep` makes them; its probe is "chat".
+
+        Args:
+            prompt: sent as it is: what must not be cached has to begin with something new.
+            tokens: to generate at most.
+            limit_s: given up after so long.
+            exactly: generate so many tokens, even where the answer would end before (SGLang's ignore_eos).
+        """
+        asked = _Asked(tokens, limit_s, exactly)
+        return await self._complete("chat", None, self._nonce(), prompt, None, asked)
+
+    async def _complete(
+        self, kind: str, inv: str | None, nonce: str, prompt: str, expects: str | None, asked: "_Asked | None" = None
+    ) -> Probe:
         probing = self.server.probe
-        limits = Limits(probing.connect_limit_s, probing.chat_limit_s)
+        asked = asked or _Asked(probing.chat_max_tokens, probing.chat_limit_s)
+        limits = Limits(probing.connect_limit_s, asked.limit_s)
         request_id = f"watchdog-{nonce}"
         listener = _Listener(self._now)
         model = await self._model()
@@ -92,7 +107,8 @@ class Canary:
             payload={
                 "model": model,
                 "messages": [{"role": "user", "content": prompt}],
-                "max_tokens": probing.chat_max_tokens,
+                "max_tokens": asked.tokens,
+                **({"ignore_eos": True} if asked.exactly else {}),
                 "temperature": 0,
                 "stream": True,
                 "stream_options": {"include_usage": True},
@@ -182,6 +198,14 @@ class Canary:
             if (value := getattr(answer, name)) is not None
         }
         return msgspec.structs.replace(answer, **words)
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """How much a chat request may take."""
+
+    tokens: int
+    limit_s: float
+    exactly: bool = False
 
 
 class _Listener:
