@@ -53,7 +53,7 @@ class BatchLines:
         self._last_decode = now
         stop = "," if self._options.since(0, 5, 4) else "."
         text = f"Decode batch{stop} #running-req: {running}, #token: {used}, token usage: {self._usage(used):.2f}, "
-        if self._options.drafts:
+        if self._options.speculates:
             rate = self._accept_rate(length)
             text += f"accept len: {length:.2f}, "
             text += f"accept rate: {rate:.2f}, " if self._options.since(0, 5, 3) else ""

@@ -8,10 +8,11 @@ from watchdog.standin.model import BLOCK_TOKENS
 
 
 class Hit(NamedTuple):
-    """Tokens of a prompt that need not be computed, by where they were found."""
+    """Tokens of a prompt that need not be computed, by where they were found; and what the GPU gave up to make room."""
 
     device: int
     host: int
+    evicted: int
 
 
 class PrefixCache:
@@ -44,10 +45,11 @@ class PrefixCache:
         for block in blocks:
             self._device[block] = None
             self._device.move_to_end(block)
-        while len(self._device) > self._device_blocks:
+        evicted = max(0, len(self._device) - self._device_blocks)
+        for _ in range(evicted):
             self._device.popitem(last=False)
         self._write_through(blocks)
-        return Hit(device * BLOCK_TOKENS, host * BLOCK_TOKENS)
+        return Hit(device * BLOCK_TOKENS, host * BLOCK_TOKENS, evicted * BLOCK_TOKENS)
 
     def evict(self) -> int:
         """Empty the GPU's part and say how many tokens went."""

@@ -36,6 +36,7 @@ FAULTS = {
     "log-flood": "harmless lines (lines=500 a second)",
     "leak": "a scheduler's memory grows (mb=10 a second, rank=0)",
     "shrink-pool": "a part of the host pool of every rank is given back, once (fraction=0.5)",
+    "damaged-host-pool": "prompts that come back from the host pool are answered with nonsense",
     "evict": "all that the GPU caches goes to the host pool, once",
     "freeze": "the parent stands still: connections open, no answers",
     "metrics-off": "/metrics is 404",

@@ -140,7 +140,8 @@ def _fork_all(chosen: Options, faults: Faults, board: Board) -> Tree:
 
     def first_rank() -> None:
         only(at_ranks[0], *to_peers[1:], to_detokenizer)
-        log, pool = Log(_rank_name(chosen, 0)), HostPool(chosen.pool_kind, "0")
+        log = Log(_rank_name(chosen, 0))
+        pool = HostPool(chosen.pool_kind, "0", log.line)
         start(chosen, 0, log, pool, at_ranks[0])
         forward = Forward(chosen, faults, to_peers[1:])
         for limit, soft in ((chosen.server["watchdog_timeout"], False), (chosen.server["soft_watchdog_timeout"], True)):
@@ -159,8 +160,9 @@ def _fork_all(chosen: Options, faults: Faults, board: Board) -> Tree:
 
     def other_rank(rank: int) -> None:
         only(at_ranks[rank], at_peers[rank])
-        pool = HostPool(chosen.pool_kind, str(rank))
-        start(chosen, rank, Log(_rank_name(chosen, rank)), pool, at_ranks[rank])
+        log = Log(_rank_name(chosen, rank))
+        pool = HostPool(chosen.pool_kind, str(rank), log.line)
+        start(chosen, rank, log, pool, at_ranks[rank])
         follow(at_peers[rank], RankFaults(rank, faults, pool))
 
     def detokenize() -> None:

@@ -116,6 +116,7 @@ class Options:
         pool_bytes: host pool of each rank; 0 without one.
         step_seconds: one decode step; prefill_rate: tokens a second in prefill.
         accept_len: tokens that a decode step yields for a request (1 without speculation).
+        speculates: whether decode steps draft at all.
         traffic: requests a second of its own.
     """
 
@@ -136,6 +137,7 @@ class Options:
     step_seconds: float
     prefill_rate: float
     accept_len: float
+    speculates: bool
     traffic: float
     fault_dir: Path | None
 
@@ -213,6 +215,9 @@ def parser() -> argparse.ArgumentParser:
         "--accept-len", type=_positive, default=2.74, metavar="N", help="tokens a step, with --speculative-algorithm"
     )
     own.add_argument(
+        "--speculation-off", action="store_true", help="with --speculative-algorithm: drafting was turned off without a word"
+    )
+    own.add_argument(
         "--traffic", type=_seconds, default=0.0, metavar="RPS", help="requests a second that the server makes itself"
     )
     own.add_argument(
@@ -245,7 +250,7 @@ def parse(argv: Sequence[str]) -> Options:
     fail_at, failure = args.fail_at or (None, None)
     kv_tokens = server["max_total_tokens"] or args.kv_tokens
     limit = args.health_timeout or float(os.environ.get("SGLANG_HEALTH_CHECK_TIMEOUT", "20")) * args.time_scale
-    late = version_key(args.sglang_version) >= (0, 5, 13)
+    speculates = server["speculative_algorithm"] is not None and not args.speculation_off
     return Options(
         version=args.sglang_version,
         server=server,
@@ -258,15 +263,23 @@ def parse(argv: Sequence[str]) -> Options:
         stuck_at=args.stuck_at,
         fail_at=fail_at,
         failure=failure,
-        pool_kind=args.host_pool_kind if args.host_pool_kind != "auto" else ("shared" if late else "anon"),
+        pool_kind=args.host_pool_kind if args.host_pool_kind != "auto" else _pool_kind(args.sglang_version),
         pool_bytes=int(args.host_pool_mib * 2**20) if server["enable_hierarchical_cache"] else 0,
         kv_tokens=kv_tokens,
         step_seconds=args.step_seconds,
         prefill_rate=args.prefill_rate,
-        accept_len=args.accept_len if server["speculative_algorithm"] else 1.0,
+        accept_len=args.accept_len if speculates else 1.0,
+        speculates=speculates,
         traffic=args.traffic,
         fault_dir=args.fault_dir,
     )
+
+
+def _pool_kind(version: str) -> str:
+    """What the version's host pool is made of (mem_cache/storage/mmap/mmap_allocator.py of 0.5.23)."""
+    if version_key(version) < (0, 5, 13):
+        return "anon"
+    return "huge" if os.environ.get("SGLANG_HUGEPAGE_SIZE") else "shared"
 
 
 def _version(text: str) -> str:

@@ -143,8 +143,7 @@ class Scheduler:
             if slots < 0 and self._running:
                 break
             request = self._waiting.popleft()
-            hit = self._cache.use(request.blocks)
-            request.cached, request.cached_host = hit.device + hit.host, hit.host
+            self._look_up(request)
             request.prefilled = min(request.cached, request.prompt - 1)
             self._board.add("queue_seconds", time.monotonic() - request.arrived)
             self._board.add("queue_count", 1)
@@ -155,6 +154,16 @@ class Scheduler:
             if request.busy:
                 break
         return chosen
+
+    def _look_up(self, request: Request) -> None:
+        """What of the prompt is cached."""
+        if self._options.server["disable_radix_cache"]:
+            return
+        hit = self._cache.use(request.blocks)
+        request.cached, request.cached_host = hit.device + hit.host, hit.host
+        self._board.add("evicted", hit.evicted)
+        if hit.host and self._faults.active("damaged-host-pool") is not None:
+            request.tokens = model.tokens(request.question, thinks=False, fault="repeat")
 
     def _prefill(self, batch: Sequence[Request]) -> None:
         chunk = int(self._options.server["chunked_prefill_size"])
