@@ -57,9 +57,8 @@ class HostPool:
                 return mmap.mmap(-1, whole, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_HUGETLB)
             except OSError as error:
                 # As alloc_mmap() does it (mem_cache/storage/mmap/mmap_allocator.py, 0.5.23).
-                self._say(
-                    f"Hugepage mmap via libc failed ({error}); falling back to plain mmap. SGLANG_HUGEPAGE_SIZE=2MB will be ignored."
-                )
+                ignored = "SGLANG_HUGEPAGE_SIZE=2MB will be ignored."
+                self._say(f"Hugepage mmap via libc failed ({error}); falling back to plain mmap. {ignored}")
         if self._kind == "memfd":
             fd = os.memfd_create(f"sglang_host_pool_{self._name}")
             try:
