@@ -56,6 +56,8 @@ install -Dm644 units/sglang-watchdog.service "$ROOT/usr/lib/systemd/system/sglan
 install -Dm644 units/sglang-watchdog.sysusers "$ROOT/usr/lib/sysusers.d/sglang-watchdog.conf"
 install -Dm644 packaging/completions/sglang-watchdog.bash "$ROOT/usr/share/bash-completion/completions/sglang-watchdog"
 install -m644 config/*.toml units/server.conf units/sglang-watchdog.rules packaging/prometheus/*.rules.yml packaging/grafana/*.json "$DOC/examples"
+install -d "$DOC/examples/profiles"
+install -m644 config/profiles/*.toml "$DOC/examples/profiles"
 install -m644 docs/*.md "$DOC"
 install -m644 packaging/debian/copyright "$DOC/copyright"
 install -m644 packaging/debian/overrides "$ROOT/usr/share/lintian/overrides/sglang-watchdog"

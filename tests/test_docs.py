@@ -35,8 +35,10 @@ def test_the_default_file_shows_the_defaults() -> None:
     assert got == config.Config(servers=[config.Server(name=name, unit=unit)])
     for section in msgspec.structs.fields(config.Config):
         if section.encode_name != "servers":
-            keys = {f.encode_name for f in msgspec.structs.fields(section.type.__origin__)}
-            assert shown[section.encode_name].keys() == keys
+            fields = msgspec.structs.fields(section.type.__origin__)
+            unset = {f.encode_name for f in fields if f.default is None}
+            assert shown[section.encode_name].keys() == {f.encode_name for f in fields} - unset
+            assert all(f"# {key} (not set): " in text for key in unset)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=by_name)

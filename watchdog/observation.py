@@ -98,7 +98,13 @@ class Kernel(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="ke
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a canary got back, when it was answered."""
+    """What a canary got back, when it was answered.
+
+    Attributes:
+        cached_tokens: tokens of the prompt that were not computed anew, wherever they lay.
+        cached_device, cached_host: how many of them the GPU held, and how many were loaded back from the host pool; None
+            where the server does not tell (before SGLang 0.5.9), and where it had none of them.
+    """
 
     text: str | None = None
     reasoning: str | None = None
@@ -108,6 +114,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None = None
     completion_tokens: int | None = None
     tool_calls: int = 0
+    cached_device: int | None = None
+    cached_host: int | None = None
 
 
 PROBES = ("health", "ready", "models", "chat", "prefix")
@@ -115,7 +123,16 @@ OUTCOMES = ("ok", "refused", "connect_timeout", "timeout", "reset", "status", "m
 
 
 class Probe(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="probe"):
-    """One active request that ended (or was skipped, with `why`)."""
+    """One active request that ended (or was skipped, with `why`).
+
+    The fields from `earlier` on are an extension of version 1.
+
+    Attributes:
+        earlier, earlier_ttft_s: of the prefix canary: what came of the first of its two requests; the others are the second's.
+        reasons: whether reasoning should come apart from the text, as the model's profile has it; None: not known.
+        served: of /v1/models: the names of the models; `adapters`: those of LoRA adapters of one of them.
+        asked_model: of /v1/models: the name that our configuration has the canaries ask for.
+    """
 
     probe: str
     outcome: str
@@ -132,6 +149,12 @@ class Probe(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="pro
     """What exactly was wrong, for outcomes "malformed" and "status": one sentence for people."""
     request_id: str | None = None
     """The id that this canary carried, where the API takes one."""
+    earlier: Answer | None = None
+    earlier_ttft_s: float | None = None
+    reasons: bool | None = None
+    served: list[str] | None = None
+    adapters: list[str] | None = None
+    asked_model: str | None = None
 
 
 class Metrics(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="metrics"):

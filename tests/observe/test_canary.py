@@ -194,6 +194,61 @@ async def test_the_prefix_canary_asks_twice_and_tells_the_cache() -> None:
     assert 3000 < len(PREFIX) < 4000
 
 
+async def test_the_prefix_canary_tells_where_the_tokens_lay() -> None:
+    asks = 0
+
+    async def script(request: bytes, writer: asyncio.StreamWriter) -> None:
+        nonlocal asks
+        asks += 1
+        cached = {"device": 3, "host": 1472} if asks == 1 else {"device": 1475, "host": 0}
+        ext = {"model": "m", "choices": [], "sglext": {"cached_tokens_details": cached}}
+        usage = {"model": "m", "choices": [], "usage": {"prompt_tokens": 1500, "completion_tokens": 1}}
+        last = b"".join(b"data: " + msgspec.json.encode(each) + b"\n\n" for each in (ext, usage))
+        await says(stream(chunk(content="3"), chunk("stop"), last, DONE))(request, writer)
+
+    async with talking(script) as talker:
+        probe = await canary(talker).ask("prefix", "life1")
+    assert sent(talker)["return_cached_tokens_details"] is True
+    assert probe.earlier is not None and (probe.earlier.cached_device, probe.earlier.cached_host) == (3, 1472)
+    assert probe.answer is not None and (probe.answer.cached_device, probe.answer.cached_host) == (1475, 0)
+    assert probe.earlier_ttft_s is not None and "1475 of 1500 tokens cached (1472 loaded back" in (probe.detail or "")
+    assert decode(encode(probe)) == probe
+
+
+async def test_a_profile_says_how_a_model_is_asked() -> None:
+    args = {"model_path": "/models/Kimi-K2.5", "reasoning_parser": "kimi_k2"}
+    async with talking(says(PARIS)) as talker:
+        asker = Canary(talker.server(model="kimi"), random.Random(1), BootClock().now, lambda: args)
+        chat = await asker.ask("chat", None)
+        plain = sent(talker)
+        await asker.ask("prefix", None)
+    assert plain["max_tokens"] == 16 and "chat_template_kwargs" not in plain, "as users ask: thinking, through its parser"
+    assert sent(talker)["chat_template_kwargs"] == {"thinking": False}, "short answers are compared"
+    assert chat.expects is None and chat.reasons is True
+    args["reasoning_parser"] = "kimi"
+    async with talking(says(PARIS)) as talker:
+        asker = Canary(talker.server(model="kimi"), random.Random(1), BootClock().now, lambda: args)
+        assert (await asker.ask("chat", None)).reasons is None, "no parser of its own parts it"
+
+
+async def test_the_configuration_goes_before_the_profile(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('title = "mine"\nthinks = "always"\nprompt = "2+2?"\nexpects = "4"\nmax_tokens = 9\n[template_kwargs]\na = 1')
+    async with talking(says(PARIS)) as talker:
+        first = await canary(talker, probe={"profile": str(own)}).ask("chat", None)
+        asked = sent(talker)
+        more = {"chat_expects": "", "chat_max_tokens": 5, "chat_prompt": "Say hi", "chat_template_kwargs": {"b": True}}
+        second = await canary(talker, probe={"profile": str(own), **more}).ask("chat", None)
+    assert asked["max_tokens"] == 9 and asked["chat_template_kwargs"] == {"a": 1} and first.expects == "4"
+    assert asked["messages"][0]["content"].endswith("] 2+2?")  # type: ignore[index]
+    assert sent(talker)["max_tokens"] == 5 and sent(talker)["chat_template_kwargs"] == {"b": True} and second.expects is None
+    assert sent(talker)["messages"][0]["content"].endswith("] Say hi")  # type: ignore[index]
+    own.unlink()
+    async with talking(says(PARIS)) as talker:
+        probe = await canary(talker, probe={"profile": str(own)}).ask("chat", None)
+    assert probe.outcome == "ok" and probe.expects is None, "gone since the configuration was read: asked all the same"
+
+
 async def test_a_prefix_canary_that_fails_is_not_asked_again() -> None:
     async with talking(says(reply(503))) as talker:
         probe = await canary(talker).ask("prefix", None)
@@ -206,6 +261,15 @@ async def test_models_are_learnt() -> None:
         probe = await asker.ask("models", None)
     assert probe.outcome == "ok" and asker.learned_model == "tiny-qwen3"
     assert probe.body is not None and probe.body.startswith('{"object":"list"')
+    assert (probe.served, probe.adapters, probe.asked_model) == (["tiny-qwen3"], [], None)
+
+
+async def test_many_adapters_are_listed() -> None:
+    listed = [{"id": "kimi", "parent": None}] + [{"id": f"lora-{i}", "parent": "kimi"} for i in range(200)]
+    async with talking(says(reply(200, msgspec.json.encode({"data": listed})))) as talker:
+        probe = await canary(talker, model="kimi:lora-7").ask("models", None)
+    assert probe.served == ["kimi"] and probe.asked_model == "kimi:lora-7"
+    assert probe.adapters is not None and len(probe.adapters) == 100
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b'{"data": {}}', b'{"data": [{}]}', b"\xff", b'{"data": NaN}'])

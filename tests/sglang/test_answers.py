@@ -45,6 +45,18 @@ def test_real_stream_cut_within_its_reasoning_and_without_usage() -> None:
     assert answer.text == "" and answer.reasoning == "D" + 5 * "\x14" and answer.completion_tokens is None
 
 
+def test_where_cached_tokens_lay() -> None:
+    """The chunk before the usage, as 0.5.23 sends it (serving_chat.py)."""
+    ext = b'data: {"model": "m", "choices": [], "sglext": {"cached_tokens_details": {"device": 40, "host": 1400}}}\n\n'
+    before_usage, usage = STREAM.rsplit(b"data: {", 1)[0], b"data: {" + STREAM.rsplit(b"data: {", 1)[1]
+    answer = read(before_usage + ext + usage)
+    assert (answer.cached_device, answer.cached_host, answer.completion_tokens) == (40, 1400, 10)
+    assert read(STREAM).cached_host is None
+    for bad in (b'{"choices": [], "sglext": 3}', b'{"choices": [], "sglext": {"cached_tokens_details": {"host": -1}}}'):
+        with pytest.raises(ProtocolError, match=r"sglext|host"):
+            read(b"data: " + bad + b"\n\n")
+
+
 def test_the_first_token_is_not_the_first_chunk() -> None:
     stream = Stream()
     role, rest = STREAM.split(b"\n\n", 1)
@@ -182,7 +194,10 @@ def test_what_is_wrong_with_a_completion_is_named(body: bytes, said: str) -> Non
 
 
 def test_models() -> None:
-    assert models((FIXTURES / "v1_models.json").read_bytes()) == ["tiny-qwen3"]
+    assert models((FIXTURES / "v1_models.json").read_bytes()) == (["tiny-qwen3"], [])
+    listed = [{"id": "base"}, {"id": "tuned", "root": "/lora/tuned", "parent": "base"}, {"id": "other", "parent": None}]
+    assert models(msgspec.json.encode({"data": listed})) == (["base", "other"], ["tuned"])
+    assert models(msgspec.json.encode({"data": listed[1:2]})) == (["tuned"], [])
     for bad in (b"{}", b'{"data": []}', b'{"data": [{"id": ""}]}', b'{"data": [{"id": 3}]}', b"\xff"):
         with pytest.raises(ProtocolError):
             models(bad)

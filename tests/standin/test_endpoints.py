@@ -34,7 +34,7 @@ def test_flags(server: StandIn, path: str) -> None:
 
 
 def test_models(server: StandIn) -> None:
-    assert answers.models(server.get("/v1/models").body) == ["kimi"]
+    assert answers.models(server.get("/v1/models").body) == (["kimi"], [])
     assert server.get("/v1/models/kimi").json["id"] == "kimi"
     unknown = server.get("/v1/models/nope")
     assert unknown.status == 404

@@ -64,13 +64,32 @@ class Probing(Section, frozen=True, kw_only=True):
     chat: Annotated[bool, _doc("Whether the chat canary is sent at all.")] = True
     chat_interval_s: Annotated[Seconds, _doc("Between two canaries, in seconds, while no real traffic proves health.")] = 60.0
     chat_limit_s: Annotated[Seconds, _doc("Deadline of the chat canary, in seconds.")] = 60.0
-    chat_max_tokens: Annotated[int, Meta(ge=1, le=256), _doc("max_tokens of the chat canary.")] = 16
-    chat_prompt: Annotated[str, _doc("What the canary asks; a unique prefix is put before it, so that no cache answers.")] = (
-        "What is the capital of France? Answer with one word."
-    )
-    chat_expects: Annotated[str, _doc("A word that a good answer contains; empty: any sensible text is good.")] = ""
+    profile: Annotated[
+        str,
+        _doc(
+            "What is known of the model: a profile of config/profiles, such as `kimi-k2`, or the absolute path of one of your "
+            "own; empty: the one that fits the server's arguments. The next four keys go before it."
+        ),
+    ] = ""
+    chat_max_tokens: Annotated[int, Meta(ge=0, le=256), _doc("max_tokens of the canaries; 0: the profile's.")] = 0
+    chat_prompt: Annotated[
+        str, _doc("What the chat canary asks; a unique prefix is put before it, so that no cache answers. Empty: the profile's.")
+    ] = ""
+    chat_expects: Annotated[
+        str | None,
+        Meta(title="text in quotes"),
+        _doc('A word that a good answer contains; "": any sensible text is good. Not set: the profile\'s.'),
+    ] = None
+    chat_template_kwargs: Annotated[
+        dict[str, bool | int | float | str] | None,
+        Meta(title="a table of texts, numbers, true and false, such as { enable_thinking = false }"),
+        _doc("chat_template_kwargs of the chat canary. Not set: the profile's."),
+    ] = None
     chat_per_hour: Annotated[int, Meta(ge=1, le=3600), _doc("At most so many canaries an hour.")] = 90
-    prefix: Annotated[bool, _doc("Whether the long-prefix canary, which tells cache hits, is sent.")] = False
+    prefix: Annotated[
+        bool,
+        _doc("Whether the long-prefix canary is sent, which tells cache hits, and whether the host pool changes answers."),
+    ] = False
     prefix_interval_s: Annotated[Seconds, _doc("Between two prefix canaries, in seconds.")] = 3600.0
 
 

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from watchdog.config.keys import Config, Restarting, Section, Server
+from watchdog.config import profile
+from watchdog.config.keys import Config, Probing, Restarting, Section, Server
 from watchdog.config.words import bare, choices, expected, printable, section_of, shown, wrong
 
 MAX_BYTES = 1 << 20
@@ -118,6 +119,7 @@ def parse(table: dict[str, Any], source: str = "configuration", *, need_servers:
     faults: list[Fault] = []
     config: Config = _convert(Config, table, "", faults)
     _check_budgets(config.restart, table, "", faults)
+    _check_profile(config.probe, "", faults)
     _check_alert_addresses(config, faults)
     if need_servers and not table.get("servers"):
         faults.append(Fault("servers", "", "no server is configured", "add a [[servers]] table with name and unit"))
@@ -247,6 +249,17 @@ def _check_budgets(restart: Restarting, written: dict[str, Any], where: str, fau
         faults.append(Fault(prefix + key, shown(value), problem, cure))
 
 
+def _check_profile(probe: Probing, where: str, faults: list[Fault]) -> None:
+    try:
+        if probe.profile:
+            profile.named(probe.profile)
+    except profile.ProfileError as e:
+        near = difflib.get_close_matches(probe.profile, profile.names(), n=1)
+        known = f'did you mean "{near[0]}"?' if near else f"choose one of {', '.join(profile.names())}, or write an absolute path"
+        cure = "mend it: docs/canary.md says what a profile has" if probe.profile.startswith("/") else known
+        faults.append(Fault(f"{where}probe.profile", shown(probe.profile), str(e), cure))
+
+
 def _check_alert_addresses(config: Config, faults: list[Fault]) -> None:
     for key in ("webhook_url", "alertmanager_url"):
         value = getattr(config.alert, key)
@@ -266,6 +279,7 @@ def _check_servers(servers: list[Server], faults: list[Fault]) -> None:
             seen.add(value)
     for label, server in zip(labels, servers, strict=True):
         _check_base_url(f"servers[{label}].base_url", server.base_url, faults)
+        _check_profile(server.probe, f"servers[{label}].", faults)
         if server.ca_file and not server.base_url.startswith("https://"):
             cure = "remove it, or begin base_url with https://"
             faults.append(Fault(f"servers[{label}].ca_file", shown(server.ca_file), "has no meaning for an http server", cure))

@@ -1,11 +1,14 @@
 """Our own requests, and the observations that come of them: /health, /ready, /v1/models, the chat and the prefix canary."""
 
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from watchdog import config
+from watchdog.config import profile
 from watchdog.observation import Answer, Probe
 from watchdog.observe.access import Access
 from watchdog.observe.http import BODY_SHOWN, Exchange, Limits, Request, exchange, shortened
@@ -19,6 +22,9 @@ DEFAULT_MODEL = "default"
 
 ANSWER_SHOWN = 4096
 """So many characters of an answer are kept: many times what max_tokens allows, in case the server does not heed it."""
+
+NAMES_SHOWN = 100
+"""So many names of /v1/models are kept, of models and of adapters each."""
 
 PREFIX = "\n".join(
     f"Item {n}: the warehouse in street {n * 7 % 90 + 1} keeps {n * 13 % 97 + 3} boxes on shelf {n * 5 % 40 + 1}."
@@ -34,14 +40,22 @@ class Canary:
         server: its configuration.
         source: where the nonces come from.
         now: the moment of an observation, in seconds since the record's start.
+        args: the server's launch arguments as they are known now: they tell the profile that the configuration does not name.
     """
 
-    def __init__(self, server: config.Server, source: random.Random, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        server: config.Server,
+        source: random.Random,
+        now: Callable[[], float],
+        args: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         self.server = server
         self.access = Access(server)
         self.learned_model: str | None = None
         self._source = source
         self._now = now
+        self._args = args
 
     async def ask(self, kind: str, inv: str | None) -> Probe:
         """One probe of the given kind (observation.PROBES), stamped with the life in which it began."""
@@ -51,32 +65,66 @@ class Canary:
             return await self._prefix(inv)
         return await self._get(kind, inv)
 
+    def profile(self) -> profile.Found:
+        """What is known of the server's model: as configured, or as its arguments and names tell."""
+        wanted = self.server.probe.profile
+        if wanted:
+            with contextlib.suppress(profile.ProfileError):  # it was there when the configuration was read
+                return profile.Found(wanted, profile.named(wanted), "the configuration")
+        return profile.for_server(self._args(), self.server.model or self.learned_model or "")
+
     async def _get(self, kind: str, inv: str | None) -> Probe:
         probing = self.server.probe
         limits = Limits(probing.connect_limit_s, probing.health_limit_s if kind == "health" else probing.static_limit_s)
         got = await exchange(self.access, Request("GET", PATHS[kind], limits))
+        found = None
         if got.outcome == "ok" and kind == "models":
             try:
-                self.learned_model = answers.models(got.body)[0]
+                found = answers.models(got.body)
+                self.learned_model = found.served[0]
             except ProtocolError as fault:
                 got.failed("malformed", self._said(f"{PATHS[kind]}: {fault}"))
-        return self._probe(kind, inv, got, limits)
+        probe = self._probe(kind, inv, got, limits)
+        if found is None:
+            return probe
+        names = ([self._said(name) for name in each[:NAMES_SHOWN]] for each in found)
+        served, adapters = names
+        return msgspec.structs.replace(probe, served=served, adapters=adapters, asked_model=self.server.model or None)
 
     async def _chat(self, inv: str | None) -> Probe:
+        await self._model()
+        probing, known = self.server.probe, self.profile().profile
         nonce = self._nonce()
-        # The nonce comes first, so that the radix cache holds nothing of it and the GPU has to work.
-        prompt = f"[{nonce}] {self.server.probe.chat_prompt}"
-        return await self._complete("chat", inv, nonce, prompt, self.server.probe.chat_expects or None)
+        template = known.template_kwargs if probing.chat_template_kwargs is None else probing.chat_template_kwargs
+        expects = known.expects if probing.chat_expects is None else probing.chat_expects
+        asked = _Asked(
+            # The nonce comes first, so that the radix cache holds nothing of it and the GPU has to work.
+            prompt=f"[{nonce}] {probing.chat_prompt or known.prompt}",
+            tokens=probing.chat_max_tokens or known.max_tokens,
+            limit_s=probing.chat_limit_s,
+            template=template,
+        )
+        probe = await self._complete("chat", inv, nonce, asked)
+        parted = known.thinks_first and not template and self._args().get("reasoning_parser") in known.reasoning_parsers
+        return msgspec.structs.replace(probe, expects=expects or None, reasons=True if parted else None)
 
     async def _prefix(self, inv: str | None) -> Probe:
-        prompt = f"{PREFIX}\nHow many boxes are in item 1? Answer with one number."
-        cold = await self._complete("prefix", inv, self._nonce(), prompt, None)
-        if cold.outcome != "ok":
-            return cold
-        warm = await self._complete("prefix", inv, self._nonce(), prompt, None)
-        if warm.outcome != "ok":
-            return warm
-        return msgspec.structs.replace(warm, detail=f"first ask: {_cache(cold)}; second ask: {_cache(warm)}")
+        await self._model()
+        probing, known = self.server.probe, self.profile().profile
+        asked = _Asked(
+            prompt=f"{PREFIX}\nHow many boxes are in item 1? Answer with one number.",
+            tokens=probing.chat_max_tokens or known.max_tokens,
+            limit_s=probing.chat_limit_s,
+            template=known.brief_kwargs,
+        )
+        first = await self._complete("prefix", inv, self._nonce(), asked)
+        if first.outcome != "ok":
+            return first
+        second = await self._complete("prefix", inv, self._nonce(), asked)
+        if second.outcome != "ok":
+            return second
+        said = f"first ask: {_cache(first)}; second ask: {_cache(second)}"
+        return msgspec.structs.replace(second, detail=said, earlier=first.answer, earlier_ttft_s=first.ttft_s)
 
     async def tell(self, prompt: str, tokens: int, limit_s: float, *, exactly: bool = False) -> Probe:
         """One chat request of any prompt, as `verify --deep` makes them; its probe is "chat".
@@ -87,15 +135,10 @@ class Canary:
             limit_s: given up after so long.
             exactly: generate so many tokens, even where the answer would end before (SGLang's ignore_eos).
         """
-        asked = _Asked(tokens, limit_s, exactly)
-        return await self._complete("chat", None, self._nonce(), prompt, None, asked)
+        return await self._complete("chat", None, self._nonce(), _Asked(prompt, tokens, limit_s, exactly=exactly))
 
-    async def _complete(
-        self, kind: str, inv: str | None, nonce: str, prompt: str, expects: str | None, asked: "_Asked | None" = None
-    ) -> Probe:
-        probing = self.server.probe
-        asked = asked or _Asked(probing.chat_max_tokens, probing.chat_limit_s)
-        limits = Limits(probing.connect_limit_s, asked.limit_s)
+    async def _complete(self, kind: str, inv: str | None, nonce: str, asked: "_Asked") -> Probe:
+        limits = Limits(self.server.probe.connect_limit_s, asked.limit_s)
         request_id = f"watchdog-{nonce}"
         listener = _Listener(self._now)
         model = await self._model()
@@ -106,12 +149,14 @@ class Canary:
             limits,
             payload={
                 "model": model,
-                "messages": [{"role": "user", "content": prompt}],
+                "messages": [{"role": "user", "content": asked.prompt}],
                 "max_tokens": asked.tokens,
                 **({"ignore_eos": True} if asked.exactly else {}),
+                **({"chat_template_kwargs": asked.template} if asked.template else {}),
                 "temperature": 0,
                 "stream": True,
                 "stream_options": {"include_usage": True},
+                "return_cached_tokens_details": True,
                 "rid": request_id,
             },
             headers={"X-Request-Id": request_id},
@@ -132,7 +177,7 @@ class Canary:
             # Headers and comments may come long before the model has said anything.
             got.first_s = None if listener.first is None else round(listener.first - begun, 4)
         probe = self._probe(kind, inv, got, limits)
-        return msgspec.structs.replace(probe, answer=answer and self._kept(answer), expects=expects, request_id=request_id)
+        return msgspec.structs.replace(probe, answer=answer and self._kept(answer), request_id=request_id)
 
     async def _model(self) -> str:
         """The name to ask for: always the same in one life, since SGLang repeats it in the answer, whatever it is."""
@@ -201,11 +246,13 @@ class Canary:
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """How much a chat request may take."""
+    """One chat request: what is asked, and how much it may take."""
 
+    prompt: str
     tokens: int
     limit_s: float
     exactly: bool = False
+    template: dict[str, bool | int | float | str] = {}
 
 
 class _Listener:
@@ -245,6 +292,10 @@ def _foreign(server: str) -> bool:
 
 def _cache(probe: Probe) -> str:
     answer = probe.answer
-    known = answer is not None and answer.cached_tokens is not None
-    cached = f"{answer.cached_tokens} of {answer.prompt_tokens} tokens cached" if known and answer else "cached tokens not told"
+    cached = "cached tokens not told"
+    if answer is not None and (answer.cached_device is not None or answer.cached_host is not None):
+        on, back = answer.cached_device or 0, answer.cached_host or 0
+        cached = f"{on + back} of {answer.prompt_tokens} tokens cached" + (f" ({back} loaded back from the host)" if back else "")
+    elif answer is not None and answer.cached_tokens is not None:
+        cached = f"{answer.cached_tokens} of {answer.prompt_tokens} tokens cached"
     return f"{cached}, first token after {probe.ttft_s:.3f} s" if probe.ttft_s is not None else cached

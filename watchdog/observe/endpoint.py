@@ -46,7 +46,7 @@ class EndpointSource:
         self.target = target
         self.clock = clock
         self._source = source or random.Random()
-        self.canary = Canary(target.server, self._source, clock.now)
+        self.canary = Canary(target.server, self._source, clock.now, lambda: target.args)
         self.budget = Budget(target.server.probe.chat_per_hour)
         self._lanes = {kinds: _Lane(self, kinds) for kinds in (CHEAP, COSTLY)}
         self._emit: Emit | None = None

@@ -1,7 +1,7 @@
 """What every source is, and what the daemon lets sources know of the server that they look at."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from watchdog import config
 from watchdog.observation import Observation
@@ -48,6 +48,7 @@ class Target:
         since: the moment at which this life began (InactiveExitTimestamp); None if unknown.
         known: whether the unit has been looked at; until then the five before it say nothing.
         hold: why active probes that cost the server something are to be skipped now: "starting", "paused", "traffic"; None: ask.
+        args: its launch arguments, as far as they are known; they tell which model it has.
         closer: True for the first minutes after a restart, and while something looks ill: ask at a shorter interval.
     """
 
@@ -61,3 +62,4 @@ class Target:
         self.known = False
         self.hold: str | None = None
         self.closer = False
+        self.args: Mapping[str, Any] = {}

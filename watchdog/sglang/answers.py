@@ -3,9 +3,11 @@
 Shapes by version (srt/entrypoints/openai of 0.4.6 to 0.5.23): `content` of a reasoning model that is cut within its reasoning is
 null up to 0.5.12 and "" from 0.5.13; `usage.prompt_tokens_details` is null without --enable-cache-report, and when nothing was
 cached; an error that arises after the first chunk comes as an event `{"error": {…}}` in a stream that began with 200.
+`sglext.cached_tokens_details` comes where the request has `return_cached_tokens_details`, from 0.5.9 on, and not where nothing
+was cached (get_cached_tokens_details in managers/scheduler_components/output_streamer.py, 0.5.23).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -46,11 +48,24 @@ def completion(body: bytes) -> Answer:
         raise ProtocolError("the completion has no finish_reason")
     parts.model = _text(whole, "model")
     parts.usage = _usage(whole)
+    parts.cached = _cached(whole)
     return parts.answer()
 
 
-def models(body: bytes) -> list[str]:
-    """The served names of GET /v1/models, in the server's order.
+class Models(NamedTuple):
+    """The names of GET /v1/models, in the server's order.
+
+    Attributes:
+        served: the models themselves: one, the value of --served-model-name (0.4.6 to 0.5.23); a router has several.
+        adapters: LoRA adapters, which name the model below them as their `parent` (0.5.4 and later).
+    """
+
+    served: list[str]
+    adapters: list[str]
+
+
+def models(body: bytes) -> Models:
+    """The names in the body of GET /v1/models.
 
     Raises:
         ProtocolError: no JSON, or no list of models with an id each.
@@ -58,10 +73,14 @@ def models(body: bytes) -> list[str]:
     data = _list(_object(body, "the body"), "data")
     if not data:
         raise ProtocolError("the list of models is empty")
-    names = [_text(_dict(model, f"data[{i}]"), "id") for i, model in enumerate(data)]
-    if not all(names):
-        raise ProtocolError("a model of the list has no id")
-    return [name for name in names if name]
+    found = Models([], [])
+    for i, entry in enumerate(data):
+        model = _dict(entry, f"data[{i}]")
+        name = _text(model, "id", f"data[{i}]")
+        if not name:
+            raise ProtocolError("a model of the list has no id")
+        (found.adapters if isinstance(model.get("parent"), str) else found.served).append(name)
+    return found if found.served else Models(found.adapters, [])
 
 
 def complaint(body: bytes) -> str:
@@ -93,6 +112,7 @@ class _Parts:
         self.finish_reason: str | None = None
         self.model: str | None = None
         self.usage: tuple[int | None, int | None, int | None] = (None, None, None)
+        self.cached: tuple[int | None, int | None] = (None, None)
 
     def add(self, message: dict[str, Any], where: str) -> bool:
         """Take a message or a delta; whether it brought something of the answer itself."""
@@ -123,6 +143,8 @@ class _Parts:
             cached_tokens=cached,
             completion_tokens=generated,
             tool_calls=len(self.tools),
+            cached_device=self.cached[0],
+            cached_host=self.cached[1],
         )
 
 
@@ -197,6 +219,8 @@ class Stream:
         parts.model = _text(event, "model", where) or parts.model
         if event.get("usage") is not None:
             parts.usage = _usage(event)
+        if event.get("sglext") is not None:
+            parts.cached = _cached(event)
         for found in _list(event, "choices", where):
             choice = _dict(found, f"{where}.choices[0]")
             delta = choice.get("delta")
@@ -240,6 +264,16 @@ def _usage(found: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
     details = usage.get("prompt_tokens_details")
     cached = None if details is None else _count(_dict(details, "usage.prompt_tokens_details"), "cached_tokens")
     return _count(usage, "prompt_tokens"), cached, _count(usage, "completion_tokens")
+
+
+def _cached(found: dict[str, Any]) -> tuple[int | None, int | None]:
+    """Cached tokens on the device and in the host pool, None where they are not told."""
+    more = found.get("sglext")
+    details = _dict(more, "sglext").get("cached_tokens_details") if more is not None else None
+    if details is None:
+        return None, None
+    details = _dict(details, "sglext.cached_tokens_details")
+    return _count(details, "device"), _count(details, "host")
 
 
 def _count(found: dict[str, Any], key: str) -> int | None:
