@@ -342,18 +342,3 @@ async def test_a_port_that_is_taken_is_told_and_tried_again(watch: Watch, monkey
     task.cancel()
     await asyncio.wait([task], timeout=5)
     assert site.port is None
-
-
-async def test_connections_are_bounded(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("watchdog.web.server.CONNECTIONS", 2)
-    site = Web(config.Web(enabled=True, port=0), source([watch]))
-    task = asyncio.create_task(site.run())
-    await until(lambda: site.port is not None)
-    idle = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(2)]
-    await asyncio.sleep(0.1)
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
-    assert await asyncio.wait_for(reader.read(), 5) == b""
-    for _, each in [*idle, (reader, writer)]:
-        each.close()
-    task.cancel()
-    await asyncio.wait([task], timeout=5)

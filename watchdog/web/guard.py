@@ -85,12 +85,17 @@ def guard(names: Iterable[str]) -> Middleware:
         if request.headers.get("Sec-Fetch-Site") == "cross-site" and request.headers.get("Sec-Fetch-Mode") != "navigate":
             return _refuse(403, "not for pages of other sites\n")
         try:
-            return await handler(request)
-        except (web.HTTPException, ConnectionResetError):
+            response = await handler(request)
+        except web.HTTPException as e:
+            e.force_close()
+            raise
+        except ConnectionResetError:
             raise
         except Exception as e:  # noqa: BLE001  # one line in our journal, not a traceback for each request
             get().error("page", message=f"{request.path[:100]} could not be answered: {type(e).__name__}: {e}")
             return _refuse(500, "this could not be answered; the watchdog's journal says why\n")
+        response.force_close()  # one request a connection: door.py
+        return response
 
     return check
 

@@ -10,7 +10,6 @@
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
@@ -21,17 +20,19 @@ from aiohttp import web
 from watchdog import config
 from watchdog.log import get
 from watchdog.web import archive
+from watchdog.web.door import CONNECTIONS, Door
 from watchdog.web.guard import dress, guard
 from watchdog.web.metrics import CONTENT_TYPE
 from watchdog.web.page import Page, Source
 from watchdog.web.stream import Stream
 from watchdog.worker import BusyError, Worker
 
-CONNECTIONS = 64
 DOWNLOADS = 2
 AGAIN_S = 30.0
-DISK_LIMIT_S = 20.0
+DISK_LIMIT_S = 8.0
 STOP_LIMIT_S = 1.0
+FRESH_S = 0.5
+"""An answer of many KB is made at most so often; who asks meanwhile gets the same."""
 LOOPBACK = ("127.", "::1", "localhost")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -49,14 +50,17 @@ class Web:
         """
         self.settings = settings
         self.page = Page(source)
-        self.stream = Stream(self.page)
+        self.stream = Stream(self.page, entered=self._keep)
         self.port: int | None = None
         """The port that is listened on; None while it cannot be had."""
         self._source = source
         self._metrics = metrics
         self._log = get()
         self._files = _static()
-        self._downloads = 0
+        self._door: Door | None = None
+        self._made: dict[str, tuple[float, bytes]] = {}
+        self._packers = [Worker("bundle to send") for _ in range(DOWNLOADS)]
+        self._summaries = Worker("summary")
 
     # ---- life
 
@@ -73,33 +77,29 @@ class Web:
             access_log=None,
             handle_signals=False,
             shutdown_timeout=STOP_LIMIT_S,
-            keepalive_timeout=30.0,
             max_line_size=4096,
             max_field_size=4096,
         )
         await runner.setup()
+        assert runner.server is not None
+        self._door = Door(runner.server)
         try:
-            listening = await self._listen(runner)
+            listening = await self._listen(self._door)
             try:
                 await asyncio.Event().wait()
             finally:
                 listening.close()
+                self._door.close()
         finally:
             self.port = None
             await self.stream.close()
             await runner.cleanup()
 
-    async def _listen(self, runner: web.AppRunner) -> asyncio.Server:
+    async def _listen(self, door: Door) -> asyncio.Server:
         host, port = self.settings.host, self.settings.port
-        handlers = runner.server
-        assert handlers is not None
-
-        def connected() -> asyncio.BaseProtocol:
-            return handlers() if len(handlers.connections) < CONNECTIONS else _Refusal()
-
         while True:
             try:
-                server = await asyncio.get_running_loop().create_server(connected, host, port, backlog=CONNECTIONS)
+                server = await asyncio.get_running_loop().create_server(door, host, port, backlog=CONNECTIONS)
             except (OSError, OverflowError) as e:
                 said = f"the status page cannot listen on {host}, port {port} ({e}); tried again: change web.port"
                 self._log.error("page-refused", message=said)
@@ -127,6 +127,11 @@ class Web:
             app.router.add_get("/metrics", self._exposition)
         return app
 
+    def _keep(self, request: web.Request) -> None:
+        """This answer is a long one."""
+        if self._door is not None:
+            self._door.keep(request.transport)
+
     # ---- answers
 
     async def _file(self, request: web.Request) -> web.Response:
@@ -136,17 +141,27 @@ class Web:
         kind, content = found
         return web.Response(body=content, content_type=kind, charset="utf-8")
 
-    async def _status(self, _request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(await self.page.status()), content_type="application/json")
+    async def _status(self, request: web.Request) -> web.Response:
+        body = self._fresh(request) or self._keep_fresh(request, msgspec.json.encode(await self.page.status()))
+        return web.Response(body=body, content_type="application/json")
 
     async def _health(self, _request: web.Request) -> web.Response:
         well = self._source.alive()
         text = "ok\n" if well else "a part of the watchdog gives no sign of life; see /api/status\n"
         return web.Response(status=200 if well else 503, text=text)
 
-    async def _exposition(self, _request: web.Request) -> web.Response:
+    async def _exposition(self, request: web.Request) -> web.Response:
         assert self._metrics is not None
-        return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE})
+        body = self._fresh(request) or self._keep_fresh(request, self._metrics())
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    def _fresh(self, request: web.Request) -> bytes | None:
+        made_at, body = self._made.get(request.path, (-FRESH_S, b""))
+        return body if asyncio.get_running_loop().time() - made_at < FRESH_S else None
+
+    def _keep_fresh(self, request: web.Request, body: bytes) -> bytes:
+        self._made[request.path] = asyncio.get_running_loop().time(), body
+        return body
 
     def _home(self, request: web.Request) -> tuple[Path, str]:
         watch = self.page.watch(request.match_info["server"])
@@ -157,14 +172,23 @@ class Web:
     async def _summary(self, request: web.Request) -> web.Response:
         home, name = self._home(request)
         try:
-            text = await Worker("summary").call(lambda: archive.summary(home, name), DISK_LIMIT_S)
-        except (OSError, ValueError) as e:
+            text = await self._summaries.call(lambda: archive.summary(home, name), DISK_LIMIT_S)
+        except (OSError, ValueError, BusyError) as e:
             raise _missing(e) from e
         return web.Response(body=text, content_type="text/plain", charset="utf-8")
 
     async def _bundle(self, request: web.Request) -> web.StreamResponse:
         home, name = self._home(request)
-        worker = Worker("bundle to send")
+        worker = next((w for w in self._packers if not w.busy), None)
+        if worker is None:
+            raise web.HTTPServiceUnavailable(text="other bundles are being fetched\n", headers={"Retry-After": "10"})
+        self._packers.remove(worker)
+        try:
+            return await self._packed(request, worker, home, name)
+        finally:
+            self._packers.append(worker)
+
+    async def _packed(self, request: web.Request, worker: Worker, home: Path, name: str) -> web.StreamResponse:
         try:
             pieces = await worker.call(lambda: archive.pack(home, name), DISK_LIMIT_S)
         except (OSError, ValueError) as e:
@@ -174,20 +198,17 @@ class Web:
             "Content-Disposition": f'attachment; filename="{request.match_info["server"]}-{name}.tar.gz"',
         }
         response = web.StreamResponse(headers=headers)
+        response.force_close()
         if request.method == "HEAD":
             await response.prepare(request)
             return response
-        if self._downloads >= DOWNLOADS:
-            raise web.HTTPServiceUnavailable(text="other bundles are being fetched\n", headers={"Retry-After": "10"})
-        self._downloads += 1
+        self._keep(request)
         try:
             await self._send(request, response, worker, pieces)
         except (OSError, BusyError) as e:  # the reader has gone, or the disk: the headers are sent, so the rest is cut off
             self._log.info("page", message=f"the bundle {name} was not sent to its end ({e!r})")
             if request.transport is not None:
                 request.transport.abort()
-        finally:
-            self._downloads -= 1
         return response
 
     @staticmethod
@@ -200,16 +221,8 @@ class Web:
         await response.write_eof()
 
 
-class _Refusal(asyncio.Protocol):
-    """For connections beyond the limit."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        with contextlib.suppress(OSError):
-            transport.close()
-
-
 def _missing(e: Exception) -> web.HTTPException:
-    if isinstance(e, TimeoutError):
+    if isinstance(e, TimeoutError | BusyError):
         return web.HTTPServiceUnavailable(text="the disk does not answer\n")
     return web.HTTPNotFound(text="there is no such incident bundle\n")
 

@@ -5,6 +5,7 @@ While nobody reads, nothing is made. A reader that does not keep up is cut off; 
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ PERIOD_S = 1.0
 BACKLOG = 8
 """So many events may wait for one reader."""
 RETRY_MS = 2000
+NOTHING = b":\n\n"
+"""A comment: whoever has gone is noticed by writing to him."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -68,12 +71,21 @@ class Stream:
         dropped: how many were cut off since they did not keep up.
     """
 
-    def __init__(self, page: Page, period_s: float = PERIOD_S, readers: int = READERS) -> None:
+    def __init__(
+        self,
+        page: Page,
+        period_s: float = PERIOD_S,
+        readers: int = READERS,
+        entered: Callable[[web.Request], None] = lambda _request: None,
+    ) -> None:
+        """`entered` is called with each request that becomes a stream."""
         self.readers: set[Reader] = set()
         self.dropped = 0
         self._page = page
         self._period_s = period_s
         self._most = readers
+        self._entered = entered
+        self._coming = 0
         self._last: dict[str, Any] = {}
         self._task: asyncio.Task[None] | None = None
         self._entrance = asyncio.Lock()
@@ -86,10 +98,12 @@ class Stream:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one reader until it leaves, is too slow, or the daemon ends."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"})
+        response.force_close()
         if request.method == "HEAD":
             await response.prepare(request)
             return response
         reader = await self._enter(request)
+        self._entered(request)
         try:
             await response.prepare(request)
             await response.write(b"retry: %d\n\n" % RETRY_MS)
@@ -103,16 +117,20 @@ class Stream:
                 self._rest()
 
     async def _enter(self, request: web.Request) -> Reader:
-        async with self._entrance:  # two that come at once must begin with the same status
-            if len(self.readers) >= self._most:
-                raise web.HTTPServiceUnavailable(text="too many pages are open\n", headers={"Retry-After": "10"})
-            if self._task is None:
-                self._last = without_ages(await self._page.status())
-                self._task = asyncio.create_task(self._run(), name="status stream")
-            reader = Reader(request.transport)
-            reader.waiting.put_nowait(event("status", self._last))
-            self.readers.add(reader)
-            return reader
+        if len(self.readers) + self._coming >= self._most:
+            raise web.HTTPServiceUnavailable(text="too many pages are open: ask /api/status\n", headers={"Retry-After": "10"})
+        self._coming += 1
+        try:
+            async with self._entrance:  # two that come at once must begin with the same status
+                if self._task is None:
+                    self._last = without_ages(await self._page.status())
+                    self._task = asyncio.create_task(self._run(), name="status stream")
+                reader = Reader(request.transport)
+                reader.waiting.put_nowait(event("status", self._last))
+                self.readers.add(reader)
+                return reader
+        finally:
+            self._coming -= 1
 
     async def _run(self) -> None:
         while True:
@@ -121,6 +139,7 @@ class Stream:
                 new = without_ages(await self._page.status())
             except Exception as e:  # noqa: BLE001  # a page must never end the daemon
                 get().error("page", message=f"the status for the page could not be made: {e!r}")
+                self._hand_out(NOTHING)
                 continue
             patch = difference(self._last, new)
             self._last = new
