@@ -98,6 +98,17 @@ async def test_a_life_without_its_pool_is_no_model(world: World, tmp_path: Path)
     assert not (tmp_path / "baseline.json").exists()
 
 
+async def test_a_life_whose_memory_was_not_looked_at_is_no_model(world: World, tmp_path: Path) -> None:
+    """As it is for a moment when a watchdog begins anew beside a server that it knows to be verified."""
+    world.start()
+    world.look = lambda: world.clock.advance(10.0)  # type: ignore[method-assign]
+    world.serve()
+    await world.learner.keep()
+    assert not (tmp_path / "baseline.json").exists()
+    with pytest.raises(RefusedError, match="no baseline is made: Memory has not been read since the server was ready"):
+        world.learner.accept("learn", changed_too=False)
+
+
 async def test_a_changed_deployment_must_be_accepted(world: World, tmp_path: Path) -> None:
     world.start()
     world.serve()

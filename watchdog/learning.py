@@ -102,8 +102,13 @@ class Learner:
             return f"the server is {watch.engine.facts.life.phase().value}"
         if not verified(watch):
             return "this life is not verified (ready, answered, and nothing that matters against it)"
-        bad = [c for kind in MUST_HOLD if (c := watch.engine.conditions.get(kind)) is not None and c.status is Status.FALSE]
-        return f"{bad[0].type} does not hold: {bad[0].message}" if bad else None
+        conditions = watch.engine.conditions
+        bad = next((c for kind in MUST_HOLD if (c := conditions.get(kind)) is not None and c.status is Status.FALSE), None)
+        if bad is not None:
+            return f"{bad.type} does not hold: {bad.message}"
+        footprint = conditions.get("FootprintAsAnnounced")
+        # A watchdog that has just begun knows of a verified life before it has looked at its memory.
+        return footprint.message if footprint is not None and footprint.reason == "NotRead" else None
 
     # ---- a person's orders
 

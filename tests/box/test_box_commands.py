@@ -4,7 +4,7 @@ import json
 import stat
 import sys
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import PIPE, CompletedProcess
 from typing import Any
 
 import pytest
@@ -118,11 +118,15 @@ def test_a_server_that_is_not_started(host: Box) -> None:
 
 
 def test_wait_without_a_daemon(host: Box) -> None:
-    host.run("systemctl", "start", "sglang-kimi.service")
-    done = wd(host, "wait", "--timeout", "40")
-    assert done.returncode == 0, done
-    assert done.stdout.endswith("kimi: verified\n")
-    phases = [line for line in done.stdout.splitlines() if " of 7)" in line]
+    command = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "watchdog", "wait", "--timeout", "60", "--config", CONFIG)
+    with host.popen(*command, stdout=PIPE) as waiting:
+        assert waiting.stdout is not None
+        assert "kimi: " in waiting.stdout.readline()
+        host.run("systemctl", "start", "sglang-kimi.service")
+        told = waiting.stdout.read()
+    assert waiting.returncode == 0, told
+    assert told.endswith("kimi: verified\n")
+    phases = [line for line in told.splitlines() if " of 7)" in line]
     assert len(phases) >= 2
 
 

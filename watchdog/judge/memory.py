@@ -41,6 +41,8 @@ def footprint(f: Facts, a: Account) -> Verdict:
         off = f.life.server is not None and not f.life.arg("enable_hierarchical_cache", False)
         reason = "NoHostPool" if off else "NotAnnounced"
         return Verdict(type=kind, status=Status.UNKNOWN, reason=reason, message=f"Nothing to compare: {_lower(a.why or '')}")
+    if a.finding is Finding.UNTOLD and not a.places:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRead", message=a.why or "")
     if a.finding is Finding.UNTOLD:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="CannotTell", message=f"{a.why} {_upper(a.words())}.")
     if a.finding is Finding.SEEN:
