@@ -129,6 +129,8 @@ class Probe(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="pro
 
     Attributes:
         earlier, earlier_ttft_s: of the prefix canary: what came of the first of its two requests; the others are the second's.
+        fresh: of the prefix canary, where the first request was loaded back from the host pool: what the same prompt gave when
+            it was computed anew (cache_salt).
         reasons: whether reasoning should come apart from the text, as the model's profile has it; None: not known.
         served: of /v1/models: the names of the models; `adapters`: those of LoRA adapters of one of them.
         asked_model: of /v1/models: the name that our configuration has the canaries ask for.
@@ -151,6 +153,7 @@ class Probe(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="pro
     """The id that this canary carried, where the API takes one."""
     earlier: Answer | None = None
     earlier_ttft_s: float | None = None
+    fresh: Answer | None = None
     reasons: bool | None = None
     served: list[str] | None = None
     adapters: list[str] | None = None

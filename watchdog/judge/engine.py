@@ -13,6 +13,7 @@ from watchdog.judge import (
     deeds,
     deployment,
     devices,
+    load_back,
     memory,
     outage,
     pool,
@@ -120,6 +121,7 @@ class Engine:
             speculation.judge(f, now),
             *speed.judge(f, now),
             cache_use.judge(f),
+            load_back.judge(f, now),
             deployment.judge(f, held),
         ]
 

@@ -34,7 +34,7 @@ PREFIX = "\n".join(
 
 
 class Canary:
-    """Asks one server. Each call is one request (the prefix canary: two) and returns one observation; nothing is raised.
+    """Asks one server. Each call is one request (the prefix canary: two or three) and returns one observation; nothing is raised.
 
     Args:
         server: its configuration.
@@ -124,7 +124,13 @@ class Canary:
         if second.outcome != "ok":
             return second
         said = f"first ask: {_cache(first)}; second ask: {_cache(second)}"
-        return msgspec.structs.replace(second, detail=said, earlier=first.answer, earlier_ttft_s=first.ttft_s)
+        fresh = None
+        if first.answer is not None and first.answer.cached_host:
+            salted = msgspec.structs.replace(asked, salt=self._nonce())
+            third = await self._complete("prefix", inv, self._nonce(), salted)
+            fresh = third.answer
+            said += f"; asked anew: {_cache(third)}"
+        return msgspec.structs.replace(second, detail=said, earlier=first.answer, earlier_ttft_s=first.ttft_s, fresh=fresh)
 
     async def tell(self, prompt: str, tokens: int, limit_s: float, *, exactly: bool = False) -> Probe:
         """One chat request of any prompt, as `verify --deep` makes them; its probe is "chat".
@@ -152,6 +158,7 @@ class Canary:
                 "messages": [{"role": "user", "content": asked.prompt}],
                 "max_tokens": asked.tokens,
                 **({"ignore_eos": True} if asked.exactly else {}),
+                **({"cache_salt": asked.salt} if asked.salt else {}),
                 **({"chat_template_kwargs": asked.template} if asked.template else {}),
                 "temperature": 0,
                 "stream": True,
@@ -253,6 +260,8 @@ class _Asked(msgspec.Struct, frozen=True):
     limit_s: float
     exactly: bool = False
     template: dict[str, bool | int | float | str] = {}
+    salt: str = ""
+    """Prompts of different salts share no cache (SGLang pull request 23300; before it the field changes nothing)."""
 
 
 class _Listener:

@@ -10,6 +10,7 @@ from watchdog.judge.facts.learned import Learned
 from watchdog.judge.facts.life import Life, Phase
 from watchdog.judge.facts.memory import Memory
 from watchdog.judge.facts.pause import Pause
+from watchdog.judge.facts.prefix import Prefix
 from watchdog.judge.facts.probes import Probes
 from watchdog.judge.facts.ranks import Ranks
 from watchdog.judge.facts.refusals import Refusals
@@ -46,6 +47,7 @@ class Facts:
         self.refusals = Refusals()
         self.pause = Pause()
         self.shapes = Shapes(self.learned)
+        self.prefix = Prefix()
         self.accepted = Accepted()
         self.host = ""
         """The machine's name, by which a baseline is known; "" in a replay."""
@@ -141,6 +143,7 @@ class Facts:
             self.answers,
             self.refusals,
             self.pause,
+            self.prefix,
             self.accepted,
             self.speed,
             self.cache_use,
@@ -227,6 +230,8 @@ class Facts:
         self.pause.see_probe(x)
         was_ready = self.life.ready_at is not None
         self.life.see_probe(x)
+        if x.probe == "prefix":
+            self.prefix.see(x)
         if x.probe in ("chat", "prefix"):
             self.answers.see(x)
             self.shapes.see(x)
@@ -244,6 +249,7 @@ class Facts:
         self.accepted.see_metrics(x, moving=self.work.scrape_moved_at == x.t)
         self.speed.see_metrics(x)
         self.cache_use.see(x)
+        self.prefix.see_metrics(x)
         count, total = x.values.get(f"{FIRST_TOKEN}_count"), x.values.get(f"{FIRST_TOKEN}_sum")
         if count is not None and total is not None:
             self._ttft.append((x.t, count, total))
