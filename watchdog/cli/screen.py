@@ -9,7 +9,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from watchdog.wording import span as span  # words for times belong to what is printed
+from watchdog.wording import span
+
+__all__ = ["colours", "moment", "paint", "plain", "print_json", "size", "span", "table", "width"]
 
 COLOURS = {"ok": "32", "odd": "33", "bad": "31", "unknown": "35", "dim": "2", "strong": "1"}
 WIDTH_ELSEWHERE = 120

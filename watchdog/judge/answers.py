@@ -6,6 +6,7 @@ from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.wording import ago, counted, span
 
 ERRORS_S = 120.0
 LASTING_S = 600.0
@@ -35,7 +36,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         type=kind,
         status=Status.TRUE,
         reason="Sane",
-        message=f"The last canary's answer, {now - a.last_good_at:.0f} s ago, made sense.",
+        message=f"The last canary's answer, {ago(now - a.last_good_at)}, made sense.",
     )
 
 
@@ -44,17 +45,15 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
     a = f.answers
     since, grade, _ = a.bad[0]
     count = len(a.bad)
-    message = (
-        f"{count} {'canaries in a row were' if count > 1 else 'canary was'} answered with {grade} text since "
-        f"{now - since:.0f} s: {a.bad[-1][2]}"
-    )
+    run = f"{count} canaries in a row were" if count > 1 else "1 canary was"
+    message = f"{run} answered with {grade} text {_when(since, a.bad[-1][0], now)}: {a.bad[-1][2]}"
     latest, usual = f.accepted.latest(now), f.accepted.baseline()
     rejected = latest is not None and usual is not None and latest <= 1.01 and usual > 1.2
     if count < policy.garbage_count and not rejected:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="OddAnswer", message=f"{message}.", calls=())
-    evidence = [f"{count} bad answers in a row", a.bad[-1][2]]
+    evidence = [counted(count, "bad answer", "bad answers in a row"), a.bad[-1][2]]
     if a.good_ever:
-        evidence.append(f"{a.good_ever} good answers before")
+        evidence.append(f"{counted(a.good_ever, 'good answer')} before")
     if rejected:
         evidence.append("no draft token is accepted any more")
     if not a.good_ever:
@@ -119,9 +118,8 @@ def _errors(f: Facts, now: float) -> Verdict | None:
     last = errors[-1]
     what = f"HTTP {last.status}" if last.outcome == "status" else last.outcome
     ended = f.work.ended_at
-    message = (
-        f"{len(errors)} canaries in a row failed at once ({what}{f': {last.detail}' if last.detail else ''}) for {lasting:.0f} s"
-    )
+    run = f"{len(errors)} canaries in a row" if len(errors) > 1 else "1 canary"
+    message = f"{run} failed at once {_when(errors[0].t, last.t, now)} ({what}{f': {last.detail[:120]}' if last.detail else ''})"
     reaching = ended is not None and ended > errors[0].t + 5
     if len(errors) < 4 or lasting < ERRORS_S or reaching:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="CanaryErrors", message=f"{message}.")
@@ -137,3 +135,8 @@ def _errors(f: Facts, now: float) -> Verdict | None:
         evidence=(f"{len(errors)} times {what}", "no request ended meanwhile"),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="CanaryErrors", message=f"{message}.", calls=(call,))
+
+
+def _when(first: float, last: float, now: float) -> str:
+    """Since when, and how new the newest evidence is."""
+    return ago(now - last) if first == last else f"for {span(now - first)}, the last {ago(now - last)}"

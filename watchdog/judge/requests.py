@@ -1,11 +1,17 @@
 """Are we asking rightly? Refusals of our requests are about us or something in between, never about the server's health."""
 
+from itertools import takewhile
+
 from watchdog.judge.facts import Facts
+from watchdog.judge.facts.probes import Attempt, refused_us
 from watchdog.judge.verdict import Call, Status, Verdict, Want
+from watchdog.observation import Probe
+from watchdog.wording import ago, counted, span
 
 MANY = 4
 WINDOW_S = 600.0
-
+OTHERWISE = 2
+"""When so many newer probes in a row of a kind that was refused went otherwise, all refusals before them are the past."""
 
 ADVICE = {
     401: "The API key is missing or wrong: set api_key_file for this server.",
@@ -19,28 +25,26 @@ def judge(f: Facts, now: float) -> Verdict:
     """The condition ProbesAccepted."""
     kind = "ProbesAccepted"
     recent = [o for o in f.refusals.recent if now - o.t <= WINDOW_S]
-    last_served = f.refusals.served[-1] if f.refusals.served else None
-    served = last_served if last_served is not None and now - last_served <= WINDOW_S else None
-    if not recent:
-        known = served is not None
-        return Verdict(
-            type=kind,
-            status=Status.TRUE if known else Status.UNKNOWN,
-            reason="Accepted" if known else "NothingSeen",
-            message="The server accepts our requests." if known else "No request was answered yet.",
-        )
-    last = recent[-1]
-    same = [o for o in recent if o.status == last.status]
+    since_then = {probe: _otherwise(f, probe) for probe in {o.probe for o in recent}}
+    overtaken_at = max((run[0].ended for run in since_then.values() if len(run) >= OTHERWISE), default=-1e18)
+    standing = [o for o in recent if o.t > overtaken_at]
+    if not standing:
+        return _none_stands(f, recent, now)
+    last = standing[-1]
+    same = [o for o in standing if o.status == last.status]
     first = same[0].t
     only = {o.probe for o in same}
+    count = counted(len(same), "request")
+    when = ago(now - last.t) if len(same) == 1 else f"for {span(now - first)}, the last {ago(now - last.t)}"
+    newer = since_then[last.probe]
+    since = "" if not newer else "; the newest was answered" if newer[-1].probe.outcome == "ok" else "; the newest got no answer"
     if len(same) < MANY or now - first < 60:
-        return Verdict(
-            type=kind, status=Status.UNKNOWN, reason="SomeRefused", message=f"{len(same)} of our requests got {last.status}."
-        )
+        message = f"{count} of ours got {last.status} ({when}){since}."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="SomeRefused", message=message)
     logged = sum(1 for t, status in f.refusals.logged if t >= first - 2 and status == last.status)
     log_seen = f.work.stepped_at is not None and f.work.stepped_at > first
     what = ", ".join(sorted(only))
-    message = f"{len(same)} of our requests ({what}) got {last.status} since {now - first:.0f} s"
+    message = f"{count} of ours ({what}) got {last.status} {when}{since}"
     if logged == 0 and log_seen:
         message += (
             f"; the server's own access log does not have a {last.status}, so it comes from something in between, such as a proxy"
@@ -53,6 +57,24 @@ def judge(f: Facts, now: float) -> Verdict:
         reason="ProbesRefused",
         message=f"{message}.",
         advice=advice,
-        evidence=(f"{logged} such lines in the access log",),
+        evidence=(f"{counted(logged, 'such line')} in the access log",),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="ProbesRefused", message=f"{message}.", calls=(call,))
+
+
+def _otherwise(f: Facts, probe: str) -> list[Attempt]:
+    """The attempts of this kind of probe after its last refusal, oldest first."""
+    of_kind = (a for a in reversed(f.probes.attempts) if a.probe.probe == probe)
+    return list(takewhile(lambda a: not refused_us(a.probe), of_kind))[::-1]
+
+
+def _none_stands(f: Facts, before: list[Probe], now: float) -> Verdict:
+    """No refusal, or none that newer probes have not overtaken."""
+    kind = "ProbesAccepted"
+    last_served = f.refusals.served[-1] if f.refusals.served else None
+    if last_served is not None and now - last_served <= WINDOW_S and (not before or last_served > before[-1].t):
+        return Verdict(type=kind, status=Status.TRUE, reason="Accepted", message="The server accepts our requests.")
+    message = "No request was answered of late."
+    if before:
+        message = f"Requests got {before[-1].status} until {ago(now - before[-1].t)}; since then they have had no answer at all."
+    return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message=message)

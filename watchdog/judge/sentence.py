@@ -1,10 +1,15 @@
 """The one sentence that says how a server is: for STATUS=, the terminal and the page."""
 
+import re
+
+from watchdog.judge import text
 from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine
+from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Condition, Status
 from watchdog.units import format_gb
+from watchdog.wording import ago, span
 
 # Conditions that are worth the sentence when they do not hold, the worst first.
 WORST = (
@@ -26,27 +31,53 @@ WORST = (
     "LogClean",
     "Sighted",
 )
+DOUBTS = {
+    "SchedulerProgressing": ("Silent", "ProbeFailed"),
+    "RequestsCompleting": ("CanariesFail",),
+    "AnswersSane": ("OddAnswer", "CanaryErrors"),
+    "ProbesAccepted": ("SomeRefused",),
+}
+"""What is unknown because something speaks against it that does not suffice yet: type → reasons, the weightiest first."""
+
+LONGEST = 240
+"""Characters of the sentence: it stands in STATUS=, on one line of a terminal and in the title of a page."""
+FRESH_S = 120.0
+"""A canary that is older than this is told with its age."""
+TIMED = re.compile(r"\b(?:for|since) \d|\d (?:s|min|h|d) ago\b|just now")
 
 
 def sentence(engine: Engine, now: float) -> str:
-    """How the server is at `now`, in one sentence without a full stop."""
+    """How the server is at `now`, in one sentence without a full stop, of at most `LONGEST` characters.
+
+    It speaks of the newest evidence: a suspicion that outweighs what is known to be wrong comes before it.
+    """
+    said = _said(engine, now)
+    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1].rsplit(' ', 1)[0].rstrip(' ,;:(')}…"
+
+
+def _said(engine: Engine, now: float) -> str:
     f = engine.facts
     phase = f.life.phase()
-    if f.paused(now):
-        return f"{_well(engine, now) if phase is Phase.SERVING else phase.value}; {stand_down(f, now)}"
     bad = worst(engine)
+    if f.paused(now):
+        how = _held(bad, now) if bad is not None else _well(f, engine, now) if phase is Phase.SERVING else phase.value
+        return f"{how}; {stand_down(f, now)}"
+    doubt = doubts(engine)[:1] if phase is Phase.SERVING else []
     if bad is not None:
-        return _short(bad.message)
+        newer = [f"in doubt: {_short(d.message)}" for d in doubt if _outweighs(d, bad)]
+        refused = engine.conditions.get("ProbesAccepted")
+        if bad.type == "AnswersSane" and refused is not None and refused.status is Status.FALSE and refused.since > bad.since:
+            newer.append(_held(refused, now))
+        return "; ".join([*newer, _held(bad, now)])
     if phase is Phase.STARTING:
         started = engine.conditions.get("Started")
         return _short(started.message) if started is not None else "starting"
     if phase is Phase.SERVING:
-        doubt = engine.conditions.get("SchedulerProgressing")
-        if doubt is not None and doubt.status is Status.UNKNOWN and doubt.reason in ("Silent", "ProbeFailed"):
-            return _short(doubt.message)
-        return _well(engine, now)
+        if doubt:
+            return f"in doubt: {_short(doubt[0].message)}"
+        return _odd_answer(f, now) or _well(f, engine, now)
     active = engine.conditions.get("UnitActive")
-    return _short(active.message) if active is not None else f"the server is {phase.value}"
+    return _short(active.message) if active is not None else "systemd has not told of the unit yet"
 
 
 def worst(engine: Engine) -> Condition | None:
@@ -58,13 +89,32 @@ def worst(engine: Engine) -> Condition | None:
     return None
 
 
-def _well(engine: Engine, now: float) -> str:
-    f = engine.facts
+def doubts(engine: Engine) -> list[Condition]:
+    """What something speaks against, though not enough to be sure; the weightiest first."""
+    known = [(engine.conditions.get(kind), reasons) for kind, reasons in DOUBTS.items()]
+    return [c for c, reasons in known if c is not None and c.status is Status.UNKNOWN and c.reason in reasons]
+
+
+def _outweighs(doubt: Condition, bad: Condition) -> bool:
+    return WORST.index(doubt.type) < WORST.index(bad.type)
+
+
+def _odd_answer(f: Facts, now: float) -> str | None:
+    """What is odd about the last canary's answer, where nothing else speaks against the server; None if nothing is."""
+    last, good = f.answers.last_answer, f.answers.last_good_at
+    if last is None or last.answer is None or (good is not None and good >= last.t):
+        return None
+    graded = text.grade(last.answer, last.expects)
+    return None if graded.quality is text.Quality.GOOD else f"in doubt: the canary's answer {ago(now - last.t)}: {graded.reason}"
+
+
+def _well(f: Facts, engine: Engine, now: float) -> str:
     parts = ["serving" if f.life.proven else "serving (its readiness was not seen)"]
     parts.append(f.doing(now).lower())
     canary = f.probes.last_ok.get("chat")
     if canary is not None and canary.probe.total_s is not None:
-        parts.append(f"canary {canary.probe.total_s:.2f} s")
+        old = now - canary.ended
+        parts.append(f"canary {canary.probe.total_s:.2f} s" + (f" {ago(old)}" if old > FRESH_S else ""))
     footprint = engine.conditions.get("FootprintAsAnnounced")
     announced = f.memory.pool.announced(f.life.server)
     if footprint is not None and footprint.status is Status.TRUE and announced is not None:
@@ -72,6 +122,12 @@ def _well(engine: Engine, now: float) -> str:
     return ", ".join(parts)
 
 
+def _held(c: Condition, now: float) -> str:
+    """A condition that does not hold, with since when."""
+    said = _short(c.message)
+    return said if TIMED.search(said) else f"{said} (for {span(now - c.since)})"
+
+
 def _short(message: str) -> str:
-    text = message.rstrip(".")
-    return text[:1].lower() + text[1:] if text[:2] != text[:2].upper() else text
+    said = message.rstrip(".")
+    return said[:1].lower() + said[1:] if said[:2] != said[:2].upper() else said

@@ -323,7 +323,9 @@ class Facts:
         """What the server does, as a phrase."""
         running = self.work.figure("num_running_reqs", "running")
         queue = self.work.figure("num_queue_reqs", "queue")
-        if running is None or not self.work.in_hand(now):
+        if running is None:
+            return "Load unknown"
+        if not self.work.in_hand(now):
             return "Idle"
         doing = f"{running:.0f} running" if running else "busy with a prompt"
         return doing + (f", {queue:.0f} waiting" if queue else "")

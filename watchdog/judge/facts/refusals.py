@@ -15,7 +15,7 @@ class Refusals:
 
     def begin(self) -> None:
         """A new life."""
-        self.recent: deque[Probe] = deque(maxlen=50)
+        self.recent: deque[Probe] = deque(maxlen=500)
         self.served: deque[float] = deque(maxlen=50)
         self.logged: deque[tuple[float, int]] = deque(maxlen=400)
         """(t, status) of access lines with a refusal."""

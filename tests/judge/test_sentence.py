@@ -1,0 +1,180 @@
+"""The status sentence speaks of the newest evidence, and says so where that does not suffice yet."""
+
+from typing import Any
+
+import pytest
+
+from watchdog.judge.engine import Engine, Settings
+from watchdog.judge.sentence import LONGEST, doubts, sentence
+from watchdog.judge.verdict import Condition, Status
+from watchdog.observation import Answer, Log, Operator, Probe, Unit
+
+INV = "a" * 32
+READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
+
+
+class Server:
+    """A server that was seen to get ready, and is asked every 5 s."""
+
+    def __init__(self) -> None:
+        self.engine = Engine(Settings())
+        self.t = 0.0
+        self.see(Unit(t=0.0, inv=INV, load_state="loaded", active_state="active", sub_state="running", since=0.0, main_pid=1))
+        self.see(Log(t=1.0, inv=INV, message=READY))
+
+    def see(self, x: Any) -> None:
+        for _ in self.engine.observe(x):
+            pass
+
+    def ask(self, seconds: float, **probe: Any) -> str:
+        """Ask for so long, each probe with the same result; the sentence at the end."""
+        end = self.t + seconds
+        while self.t < end:
+            self.t += 5.0
+            self.see(Probe(t=self.t, inv=INV, limit_s=6.0, **{"probe": "chat", "total_s": 0.2, **probe}))
+        for _ in self.engine.tick(self.t + 1.0):
+            pass
+        return self.said()
+
+    def said(self) -> str:
+        return sentence(self.engine, self.t + 1.0)
+
+
+def answered(text: str) -> dict[str, Any]:
+    return {"outcome": "ok", "status": 200, "answer": Answer(text=text, finish_reason="stop", completion_tokens=16)}
+
+
+GOOD = answered("Paris.")
+REFUSED = {"outcome": "status", "status": 401}
+HANGS = {"outcome": "timeout", "total_s": 6.0}
+
+
+def test_a_server_that_is_well() -> None:
+    assert Server().ask(30, **GOOD) == "serving, load unknown, canary 0.20 s"
+
+
+@pytest.mark.parametrize(
+    ("probe", "words"),
+    [
+        (
+            {"outcome": "malformed", "detail": "no JSON"},
+            "in doubt: 2 canaries in a row failed at once for 6 s, the last 1 s ago (malformed: no JSON)",
+        ),
+        (answered("!" * 16), "in doubt: 2 canaries in a row were answered with degenerate text for 6 s, the last 1 s ago"),
+        (answered("Par\x01is"), "in doubt: the canary's answer 1 s ago"),
+        (REFUSED, "in doubt: 2 requests of ours got 401 (for 6 s, the last 1 s ago)"),
+        (HANGS, "in doubt: no step of the engine for 11 s"),
+        ({"outcome": "refused", "total_s": 0.0}, "in doubt: no step of the engine for 11 s"),
+        ({"outcome": "status", "status": 500}, "in doubt: no step of the engine for 11 s"),
+    ],
+)
+def test_what_is_not_decisive_yet_is_not_called_well(probe: dict[str, Any], words: str) -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+
+    said = server.ask(10, **probe)
+
+    assert said.startswith(words)
+    assert not said.endswith(".")
+
+
+def test_refusals_are_the_past_once_the_server_answers() -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+    assert server.ask(90, **REFUSED).startswith("18 requests of ours (chat) got 401 for 1 min 26 s, the last 1 s ago")
+    assert "the newest was answered" in server.ask(5, **GOOD)
+    assert server.ask(5, **GOOD).startswith("serving,")
+
+
+def test_refusals_are_the_past_once_the_server_hangs() -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+    server.ask(90, **REFUSED)
+
+    assert server.ask(5, **HANGS).startswith("in doubt: no step of the engine for")
+    said = server.ask(10, **HANGS)
+
+    assert said.startswith("in doubt: no step")
+    assert "401" not in said
+
+
+def test_one_key_for_all_probes_is_mended_for_all() -> None:
+    """A kind of probe that comes seldom does not keep the headline that a newer kind has overtaken."""
+    server = Server()
+    server.ask(90, **REFUSED, probe="models")
+    server.ask(90, **REFUSED)
+
+    assert server.ask(10, **GOOD).startswith("serving,")
+
+
+def test_what_only_one_kind_of_probe_is_refused_stays_told() -> None:
+    server = Server()
+    for _ in range(30):
+        server.ask(5, **GOOD)
+        server.ask(5, **REFUSED, probe="models")
+
+    assert "(models) got 401" in server.said()
+
+
+def test_every_second_request_refused_stays_told() -> None:
+    """One of two servers behind a proxy wants a key."""
+    server = Server()
+    for _ in range(30):
+        server.ask(5, **GOOD)
+        server.ask(5, **REFUSED)
+
+    assert "(chat) got 401" in server.said()
+
+
+def test_a_suspicion_that_outweighs_what_is_wrong_comes_first() -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+    assert server.ask(60, **answered("!" * 16)).startswith(
+        "12 canaries in a row were answered with degenerate text for 56 s, the last 1 s ago"
+    )
+
+    said = server.ask(15, **HANGS)
+
+    assert said.startswith("in doubt: no step of the engine")
+    assert [d.type for d in doubts(server.engine)] == ["SchedulerProgressing", "RequestsCompleting"]
+
+
+def test_refusals_that_came_after_bad_answers_come_first() -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+    server.ask(30, **answered("!" * 16))
+
+    said = server.ask(90, **REFUSED)
+
+    assert said.startswith("18 requests of ours (chat) got 401 for 1 min 26 s")
+    assert "6 canaries in a row were answered with degenerate text for 1 min 56 s, the last 1 min 31 s ago" in said
+
+
+def test_an_old_canary_is_told_with_its_age() -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+
+    assert sentence(server.engine, 400.0) == "serving, load unknown, canary 0.20 s 6 min 10 s ago"
+
+
+def test_a_pause_does_not_hide_what_is_wrong() -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+    server.ask(90, **REFUSED)
+    server.see(Operator(t=server.t, action="pause", reason="new weights"))
+
+    assert "got 401" in server.said()
+    assert server.said().endswith("; paused by a person: new weights")
+
+
+def test_what_is_wrong_has_since_when_and_an_end() -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+    message = "The NVIDIA driver does not answer: calls into it never return."
+    bad = Condition(type="DevicesHealthy", status=Status.FALSE, reason="DriverWedged", message=message, since=server.t - 199.0)
+    server.engine.conditions["DevicesHealthy"] = bad
+    assert server.said() == "the NVIDIA driver does not answer: calls into it never return (for 3 min 20 s)"
+
+    server.engine.conditions["UnitActive"] = Condition(type="UnitActive", status=Status.FALSE, reason="X", message="word " * 99)
+    assert len(server.said()) <= LONGEST
+    assert server.said().endswith("word…")
