@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "systemd": {"clock"},
     "sglang": {"observation", "units"},
     "judge": {"observation", "units", "wording", "sglang", "config"},
+    "stacks": {"config", "observe.cgroup"},
     "observe": BASE | {"config", "sglang", "systemd", "worker"},
     "act": BASE | {"config", "systemd", "worker", "judge.verdict"},
 }

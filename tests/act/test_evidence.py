@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from watchdog.act.collectors import COLLECTORS, clean_observation, journal_lines
 from watchdog.act.command import CommandError, output
 from watchdog.act.evidence import Bundle, collect
 from watchdog.act.scene import Scene
+from watchdog.act.stacks import stacks
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Action, Condition, Intent, Severity, Status
 from watchdog.observation import Cgroup, Gpu, Host, Log, Metrics, Observation, Probe, Proc, Procs, Server, Unit, decode, encode
@@ -68,6 +69,26 @@ def scheduler() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture
+async def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[str]]:
+    """A stacks helper that answers with these pieces, and then goes on or ends."""
+    pieces = [f"ok\nStacks of sglang-kimi.service: 1 processes\nthread x --api-key {SECRET}\n"]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readline() == b"sglang-kimi.service\n"
+        for piece in pieces:
+            if piece == "hang":
+                await reader.read()  # until the other end has gone
+            writer.write(piece.encode())
+        writer.close()
+
+    place = tmp_path / "stacks.sock"
+    monkeypatch.setattr("watchdog.act.stacks.SOCKET", place)
+    server = await asyncio.start_unix_server(answer, place)
+    yield pieces
+    server.close()
+
+
+@pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of made-up commands that come first."""
     folder = tmp_path / "bin"
@@ -96,7 +117,7 @@ def everything(bundle: Bundle) -> str:
     return "\n".join(texts)
 
 
-async def test_a_whole_bundle(tmp_path: Path, tools: Path, scheduler: subprocess.Popen[str]) -> None:
+async def test_a_whole_bundle(tmp_path: Path, tools: Path, helper: list[str], scheduler: subprocess.Popen[str]) -> None:
     home = tmp_path / "state/kimi/incidents"
     bundle = await collect(scene(scheduler.pid), home, limit_s=10)
 
@@ -122,6 +143,8 @@ async def test_a_whole_bundle(tmp_path: Path, tools: Path, scheduler: subprocess
     processes = (bundle.path / "processes.txt").read_text()
     assert f"Python stacks of {scheduler.pid}\nThread --nonblocking dump" in processes
     assert "sglang::scheduler_TP0" in processes and "wchan" in processes and "State:" in processes
+    stacks = (bundle.path / "stacks.txt").read_text()
+    assert stacks.startswith(f"Known as: {scheduler.pid} sglang::scheduler_TP0\nStacks of sglang-kimi.service")
     assert "num_running_reqs 3" in (bundle.path / "metrics.txt").read_text()
     assert "MemAvailable" in (bundle.path / "memory.txt").read_text()
     assert "Decode batch." in (bundle.path / "journal.txt").read_text()
@@ -142,11 +165,28 @@ async def test_tools_that_hang_or_fail_are_named_and_cost_no_more_than_the_limit
     bundle = await collect(scene(), tmp_path / "incidents", limit_s=1.0)
 
     assert time.monotonic() - begun < 4
-    assert set(bundle.failed) == {"journal.txt", "gpu.txt", "unit.txt", "processes.txt"}
+    assert set(bundle.failed) == {"journal.txt", "gpu.txt", "unit.txt", "processes.txt", "stacks.txt"}
+    assert bundle.failed["stacks.txt"] == "the stacks helper is not installed (`sglang-watchdog setup --stacks`)"
     assert "Failed to connect to bus" in bundle.failed["unit.txt"]
     assert "no answer within" in bundle.failed["journal.txt"]
     assert bundle.path is not None
     assert "gpu.txt is missing: nvidia-smi gave no answer" in (bundle.path / "summary.md").read_text()
+
+
+async def test_a_stacks_helper_that_hangs_leaves_what_it_told(helper: list[str]) -> None:
+    helper.append("hang")
+    told = (await stacks(scene(), 0.3)).decode()
+    assert told.startswith("Stacks of sglang-kimi.service") and told.endswith("[cut: it took longer than 0.3 s]")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(["refused: no server"], "the stacks helper: refused: no server"), ([], "it said nothing"), (["hang"], "it said nothing")],
+)
+async def test_a_stacks_helper_without_an_answer_is_named(helper: list[str], answer: list[str], why: str) -> None:
+    helper[:] = answer
+    with pytest.raises(CommandError, match=why):
+        await stacks(scene(), 0.3)
 
 
 async def test_a_collector_that_breaks_or_never_ends_is_named(tmp_path: Path) -> None:

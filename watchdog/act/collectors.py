@@ -18,6 +18,7 @@ import msgspec
 from watchdog.act import redact
 from watchdog.act.command import CommandError, find, output
 from watchdog.act.scene import Scene
+from watchdog.act.stacks import stacks
 from watchdog.observation import Cgroup, Gpu, Host, Metrics, Observation, encode
 from watchdog.worker import Worker
 
@@ -249,6 +250,7 @@ COLLECTORS: dict[str, Collector] = {
     "record.jsonl.gz": record,
     "journal.txt": journal,
     "processes.txt": processes,
+    "stacks.txt": stacks,
     "metrics.txt": metrics,
     "gpu.txt": gpu,
     "unit.txt": unit,
