@@ -12,6 +12,7 @@ from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Intent
 from watchdog.observation import Log, Observation, Operator, Probe, Unit
 from watchdog.sglang.loglines import classify
+from watchdog.view import server_view
 from watchdog.watch import Watch, without_secrets
 
 EXAMPLES = Path(__file__).parent / "sglang/log_examples.jsonl"
@@ -145,3 +146,32 @@ def test_a_pause_survives_the_daemon(tmp_path: Path) -> None:
 
 def test_redaction_is_what_the_bundle_uses_too() -> None:
     assert redact.secrets(f"--api-key {SECRET}") == "--api-key …"
+
+
+def test_a_week_of_observing_is_counted_over_restarts_of_the_daemon(tmp_path: Path) -> None:
+    day = 86400.0
+    before = Made(tmp_path, mode="observe")
+    before.clock.advance(5 * day)
+    before.watch.file.save(before.watch.snapshot_state())
+    after = Made(tmp_path, mode="observe")
+    after.clock.advance(1.5 * day)
+    assert after.watch.observed_s() == 6.5 * day
+    assert server_view(after.watch)["observed"] == {"s": 6.5 * day, "week": False, "would_restart": 0}
+    after.watch.engine.ledger.order(after.clock.now(), "SchedulerHung", LIFE, config.Restarting(), dry=True)
+    after.clock.advance(0.5 * day)
+    assert server_view(after.watch)["observed"] == {"s": 7 * day, "week": True, "would_restart": 1}
+    after.clock.advance(6.6 * day)
+    assert server_view(after.watch)["observed"]["would_restart"] == 0, "what is longer ago than a week counts no more"
+
+
+def test_to_act_ends_the_observing(tmp_path: Path) -> None:
+    made = Made(tmp_path, mode="observe")
+    made.clock.advance(86400.0)
+    act, observe = (config.Server(name="kimi", unit="kimi.service", mode=mode) for mode in ("act", "observe"))
+    made.watch.reconfigure(act, config.Config(servers=[act]))
+    assert made.watch.observed_s() is None
+    made.clock.advance(10.0)
+    made.watch.reconfigure(observe, config.Config(servers=[observe]))
+    made.clock.advance(5.0)
+    assert made.watch.observed_s() == 5.0
+    assert made.watch.snapshot_state().observed_s == 5.0

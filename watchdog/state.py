@@ -49,6 +49,7 @@ class Saved(msgspec.Struct, kw_only=True):
         boottime: CLOCK_BOOTTIME of the writing, in seconds.
         wall: wall-clock time of the writing (Unix seconds).
         now: the daemon's clock at the writing.
+        observed_s: how long the server has been watched in mode observe, in seconds; 0 in other modes.
         under_way: a restart of ours that was not verified yet.
     """
 
@@ -62,12 +63,13 @@ class Saved(msgspec.Struct, kw_only=True):
     paused_until: float | None = None
     paused: bool = False
     pause_reason: str = ""
+    observed_s: float = 0.0
     under_way: UnderWay | None = None
 
     def plausible(self) -> bool:
         """Whether all moments are finite and within some years of now."""
         ledger = self.ledger
-        moments = [r.t for r in ledger.restarts] + [ledger.condemned_at or 0.0, self.paused_until or 0.0]
+        moments = [r.t for r in ledger.restarts] + [ledger.condemned_at or 0.0, self.paused_until or 0.0, self.observed_s]
         for named in (ledger.withheld, ledger.alerts, ledger.planned):
             moments += named.values()
         return all(abs(t) < LONGEST_S for t in moments)

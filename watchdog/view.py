@@ -13,6 +13,7 @@ from watchdog.observation import Gpu, Host, Probe, Unit
 from watchdog.sglang import startup
 from watchdog.watch import Watch
 
+WEEK_S = 7 * 86400.0
 PROBE_FIELDS = ("probe", "outcome", "status", "connect_s", "ttft_s", "total_s", "limit_s", "why", "detail")
 
 
@@ -74,6 +75,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "probes": {name: _probe(watch, p) for name, p in watch.last_probes.items()},
         "failed_probes": [_probe(watch, p) for p in watch.failed_probes],
         "restarts": [{"at": _at(watch, r.t), "reason": r.reason, "dry": r.dry, "proven": r.proven} for r in ledger.restarts],
+        "observed": _observed(watch, now),
         "budget": {
             "restarts": policy.budget,
             "window_s": policy.budget_s,
@@ -86,6 +88,15 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "diary": [{"at": _at(watch, r.t), "what": r.what, "text": redact.line(r.text), "reason": r.reason} for r in watch.diary],
         "observations": dict(watch.counts),
     }
+
+
+def _observed(watch: Watch, now: float) -> dict[str, Any] | None:
+    """In mode observe: for how long, and how many restarts it would have made within the last week."""
+    seconds = watch.observed_s()
+    if seconds is None:
+        return None
+    would = sum(r.dry and now - r.t < WEEK_S for r in watch.engine.ledger.restarts)
+    return {"s": round(seconds, 1), "week": seconds >= WEEK_S, "would_restart": would}
 
 
 def broken(watch: Watch) -> list[str]:

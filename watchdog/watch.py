@@ -68,6 +68,7 @@ class Watch:
         if trouble is not None:
             self.log.error("state-lost", message=trouble)
         self.mode = server.mode or whole.daemon.mode
+        self._counted_at = clock.now()
         self.engine = Engine(self._settings(whole), self.saved.ledger, self.saved.learned)
         header = Header(
             server=server.name,
@@ -102,6 +103,7 @@ class Watch:
 
     def reconfigure(self, server: config.Server, whole: config.Config) -> None:
         """Go on with other settings; what was observed and decided stays."""
+        self._count()
         self.server = server
         self.target.server = server
         self.mode = server.mode or whole.daemon.mode
@@ -246,8 +248,16 @@ class Watch:
         """Why nothing may be done to the unit now; None if nothing forbids it."""
         return stand_down(self.engine.facts, self.clock.now())
 
+    def observed_s(self) -> float | None:
+        """How long we have watched in mode observe, in seconds, without the time in which we did not run; None in other modes."""
+        return self.saved.observed_s + self.clock.now() - self._counted_at if self.mode == "observe" else None
+
+    def _count(self) -> None:
+        self.saved.observed_s, self._counted_at = self.observed_s() or 0.0, self.clock.now()
+
     def snapshot_state(self) -> Saved:
         """The state as it is to be written down."""
+        self._count()
         self.saved.ledger = self.engine.ledger
         self.saved.learned = self.engine.facts.learned
         return self.saved

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from tests.cli.views import DAEMON, ILL, STARTING, condition, view
+from tests.cli.views import ILL, STARTING, condition, view
 from watchdog.cli.explained import explained
 from watchdog.cli.panel import bar, ill, panel
 
 
-def text(shown: dict[str, Any], columns: int = 120, **daemon: Any) -> str:
-    return panel(shown, {**DAEMON, **daemon}, columns, on=False)
+def text(shown: dict[str, Any], columns: int = 120) -> str:
+    return panel(shown, columns, on=False)
 
 
-def line(shown: dict[str, Any], label: str, **daemon: Any) -> str:
-    return next(each for each in text(shown, **daemon).split("\n") if each.startswith(label))
+def line(shown: dict[str, Any], label: str) -> str:
+    return next(each for each in text(shown).split("\n") if each.startswith(label))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_server_that_is_ill() -> None:
 
 def test_a_start_has_a_bar() -> None:
     assert line(view(phase="starting", starting=STARTING), "phase").endswith(
-        "[########------------] weights 45% (2 of 7), about 3 min to go; last sign 2.0 s ago: 45% of weights"
+        "[########------------] weights 45% (2 of 7), about 3 min to go; last sign 2 s ago: 45% of weights"
     )
 
 
@@ -58,12 +58,11 @@ def test_unknown_is_a_question_mark() -> None:
 
 
 def test_after_a_quiet_week_of_observing_it_says_that_it_is_time() -> None:
-    week = 7 * 86400.0
-    assert "it is time for mode" in line(view(mode="observe"), "last", up_s=week)
-    assert "it is time" not in line(view(mode="observe"), "last", up_s=week - 1)
-    assert "it is time" not in line(view(mode="act"), "last", up_s=week)
-    dry = [{"at": None, "reason": "SchedulerHung", "dry": True, "proven": False}]
-    assert "would have restarted 1 times" in line(view(mode="observe", restarts=dry), "last", up_s=week)
+    week = {"s": 7 * 86400.0, "week": True, "would_restart": 0}
+    assert "it is time for mode" in line(view(mode="observe", observed=week), "last")
+    assert "it is time" not in line(view(mode="observe", observed={**week, "week": False}), "last")
+    assert "it is time" not in line(view(mode="act", observed=None), "last")
+    assert "would have restarted once within a week" in line(view(mode="observe", observed={**week, "would_restart": 1}), "last")
 
 
 def test_words_of_the_server_cannot_reach_the_terminal() -> None:
@@ -82,7 +81,7 @@ def test_words_of_the_server_cannot_reach_the_terminal() -> None:
 
 
 def test_colours_are_around_the_text_only() -> None:
-    coloured = panel(ILL, DAEMON, 120, on=True)
+    coloured = panel(ILL, 120, on=True)
     assert "\x1b[31mkimi: hung for 41 s" in coloured
     assert coloured.count("\x1b[0m") == coloured.count("\x1b[") / 2
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-DAEMON = {"version": "0.1.0", "pid": 1, "up_s": 3600.0, "alive": True, "sources": []}
-
 
 def condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
     return {"type": kind, "status": status, "reason": reason, "message": message, "since_at": None, "since_age_s": 12.0}
@@ -44,6 +42,7 @@ def view(**changes: Any) -> dict[str, Any]:
         "probes": {"health": {"outcome": "ok", "total_s": 0.01}, "chat": {"outcome": "status", "status": 503}},
         "failed_probes": [],
         "restarts": [],
+        "observed": None,
         "budget": {"restarts": 2, "window_s": 21600.0, "spent": 0, "forbidden": None, "backoff_s": 0.0},
         "alerts": [],
         "withheld": [],

@@ -83,13 +83,13 @@ def test_a_day_is_kept_and_no_more(tmp_path: Path) -> None:
     serve(watch)
     line.look(watch)
     line.look(watch)
-    assert [c.value for c in line.phases] == ["unknown", "serving"]
+    assert [c.value for c in line.phases] == ["serving"], "it served already when we came"
     clock.advance(DAY_S / 2)
     watch.take(Unit(t=clock.now(), inv=LIFE, active_state="failed", sub_state="failed", result="signal"))
     watch.tick()
     line.look(watch)
     rows = line.view(watch)
-    assert [c["value"] for c in rows["phases"]] == ["unknown", "serving", "off"]
+    assert [c["value"] for c in rows["phases"]] == ["serving", "off"]
     assert [c["value"] for c in rows["conditions"]["UnitActive"]][-2:] == ["True", "False"]
     assert rows["phases"][-1]["at"] == "2026-01-14T14:00:00.000Z"
     clock.advance(DAY_S * 0.75)

@@ -4,7 +4,6 @@ from typing import Any
 
 from watchdog.cli.screen import moment, paint, plain, size, span
 
-WEEK_S = 7 * 86400
 LABEL = 12
 
 
@@ -13,12 +12,11 @@ def ill(view: dict[str, Any]) -> bool:
     return not view["well"]
 
 
-def panel(view: dict[str, Any], daemon: dict[str, Any], columns: int, on: bool) -> str:
+def panel(view: dict[str, Any], columns: int, on: bool) -> str:
     """The ten lines.
 
     Args:
         view: of the server.
-        daemon: what the daemon says of itself.
         columns: longer lines are cut.
         on: whether to colour.
     """
@@ -33,7 +31,7 @@ def panel(view: dict[str, Any], daemon: dict[str, Any], columns: int, on: bool) 
         ("probes", _probes(view), ""),
         ("conditions", _conditions(view), "bad" if view["wrong"] else ""),
         ("restarts", _restarts(view), ""),
-        ("last", _last(view, daemon), ""),
+        ("last", _last(view), ""),
     ]
     return "\n".join(_line(label, text, colour, columns, on) for label, text, colour in lines)
 
@@ -136,12 +134,14 @@ def _restarts(view: dict[str, Any]) -> str:
     return text
 
 
-def _last(view: dict[str, Any], daemon: dict[str, Any]) -> str:
-    ordered = sum(bool(r["dry"]) for r in view["restarts"])
-    if view["mode"] == "observe" and daemon["up_s"] >= WEEK_S:
-        if not ordered:
+def _last(view: dict[str, Any]) -> str:
+    observed = view.get("observed")  # a daemon of an older version does not tell
+    if observed is not None and observed["week"]:
+        would = observed["would_restart"]
+        if not would:
             return 'a week without a restart that it would have made: it is time for mode = "act"'
-        return f'it would have restarted {ordered} times of late (`history` has them): if that was right, set mode = "act"'
+        times = "once" if would == 1 else f"{would} times"
+        return f'it would have restarted {times} within a week (`history` has them): if that was right, set mode = "act"'
     if not view["diary"]:
         return "nothing was decided yet"
     last = view["diary"][-1]

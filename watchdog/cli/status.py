@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         screen.print_json(answer)
     else:
         on, columns = screen.colours(), screen.width()
-        print("\n\n".join(panel(s, answer["daemon"], columns, on) for s in servers))
+        print("\n\n".join(panel(s, columns, on) for s in servers))
     return FAILED if any(ill(s) for s in servers) else OK
 
 

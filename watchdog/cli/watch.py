@@ -59,7 +59,7 @@ def _live(args: argparse.Namespace) -> int:
         columns, on = screen.width(), screen.colours()
         try:
             answer = asked(args.config, {"command": "status", "server": args.server})
-            text = "\n\n".join(panel(s, answer["daemon"], columns, on) for s in answer["servers"])
+            text = "\n\n".join(panel(s, columns, on) for s in answer["servers"])
         except CommandError as e:
             text = screen.paint(screen.plain(str(e)), "bad", on)
         clock = time.strftime("%H:%M:%S")

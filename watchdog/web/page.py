@@ -1,5 +1,6 @@
 """What the page is told: the status of all servers as the commands have it, how each is in a word, timelines and bundles."""
 
+import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable
@@ -9,14 +10,18 @@ from typing import Any
 import msgspec
 
 from watchdog.judge.sentence import WORST
+from watchdog.log import get
 from watchdog.watch import Watch
-from watchdog.web import archive
-from watchdog.web.timeline import Timeline
+from watchdog.web import archive, shelf
+from watchdog.web.timeline import REMARKS, Timeline, at
 from watchdog.worker import BusyError, Worker
 
 LIST_S = 10.0
 """The folders of bundles are read again after so many seconds at the earliest."""
 DISK_LIMIT_S = 2.0
+KEEP_S = 60.0
+KEEP_LIMIT_S = 10.0
+LAST_KEEP_S = 1.0
 ILL = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "Started")
 """Conditions without which users are not served; WORST has the others too."""
 DOUBTS = ("Silent", "ProbeFailed")
@@ -43,18 +48,66 @@ class Page:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._timelines: dict[str, Timeline] = {}
+        self.timelines: dict[str, Timeline] = {}
         self._bundles: dict[str, list[dict[str, Any]]] = {}
         self._bundles_at: dict[str, float] = {}
         self._disk = Worker("list of bundles")
+        self._shelf = Worker("timelines")
+        self._restored: set[str] = set()
+        self._trouble = ""
 
     def look(self) -> None:
         """Keep the timelines; called at each tick of the daemon."""
         watches = self.source.watches()
         for watch in watches:
-            self._timelines.setdefault(watch.server.name, Timeline()).look(watch)
-        for gone in self._timelines.keys() - {w.server.name for w in watches}:
-            del self._timelines[gone]
+            self.timelines.setdefault(watch.server.name, Timeline()).look(watch)
+        for gone in self.timelines.keys() - {w.server.name for w in watches}:
+            del self.timelines[gone]
+            self._restored.discard(gone)
+
+    async def keep(self) -> None:
+        """Read what the daemon before us kept, and keep it on, until cancelled. No disk can hold up the page or the daemon."""
+        try:
+            while True:
+                for watch in self.source.watches():
+                    if watch.server.name not in self._restored:
+                        await self._restore(watch)
+                await self._save(KEEP_LIMIT_S)
+                await asyncio.sleep(KEEP_S)
+        finally:
+            await self._save(LAST_KEEP_S)
+
+    async def _restore(self, watch: Watch) -> None:
+        try:
+            kept = await self._shelf.call(lambda: shelf.take(watch.home), KEEP_LIMIT_S)
+        except (TimeoutError, BusyError):
+            return  # asked again: what lies there must not be overwritten unread
+        except (OSError, ValueError) as e:
+            watch.log.warning("page", message=f"the timeline begins anew: {e}")
+            kept = None
+        if kept is not None:
+            self.timelines.setdefault(watch.server.name, Timeline()).restore(kept, watch.clock)
+        self._restored.add(watch.server.name)
+
+    async def _save(self, limit_s: float) -> None:
+        lines = [(w, self.timelines.get(w.server.name)) for w in self.source.watches() if w.server.name in self._restored]
+        work = [(watch.home, line.kept(watch)) for watch, line in lines if line is not None]
+
+        def put() -> None:
+            for home, kept in work:
+                shelf.put(home, kept)
+
+        try:
+            await self._shelf.call(put, limit_s)
+        except BusyError:
+            return  # told already
+        except OSError as e:  # TimeoutError is one
+            why = e.strerror or "the disk does not answer"
+            if why != self._trouble:
+                get().warning("page", message=f"the timelines of the page cannot be kept: {why}; they go on in memory")
+            self._trouble = why
+        else:
+            self._trouble = ""
 
     def watch(self, name: str) -> Watch | None:
         """The watch of a server; None if there is none of this name."""
@@ -70,7 +123,10 @@ class Page:
             watch = watches.get(server["name"])
             server["health"] = health(server, now_at)
             if watch is not None:
-                server["timeline"] = self._timelines[watch.server.name].view(watch)
+                line = self.timelines[watch.server.name]
+                server["timeline"] = line.view(watch)
+                past = [{"at": at(watch.clock, r.t), "what": r.what, "text": r.text, "reason": r.reason} for r in line.past]
+                server["diary"] = [*past, *server["diary"]][-REMARKS:]
                 server["incidents"] = await self._incidents(watch)
         if now_at is not None:
             answer["at"] = now_at
@@ -78,7 +134,7 @@ class Page:
 
     def _now_at(self) -> str | None:
         clocks = [w.clock for w in self.source.watches()]
-        return clocks[0].wall(clocks[0].now()).isoformat(timespec="milliseconds").replace("+00:00", "Z") if clocks else None
+        return at(clocks[0], clocks[0].now()) if clocks else None
 
     async def _incidents(self, watch: Watch) -> list[dict[str, Any]]:
         name, now = watch.server.name, watch.clock.now()

@@ -10,9 +10,10 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -66,10 +67,13 @@ class Web:
 
     async def run(self) -> None:
         """Serve until cancelled. A port that cannot be had is told, and tried again; no failure here ends the daemon."""
+        await asyncio.gather(self._alone(self._serve()), self._alone(self.page.keep()))
+
+    async def _alone(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._serve()
+            await work
         except Exception as e:  # noqa: BLE001  # the page is the least of the daemon's duties
-            self._log.error("page-refused", message=f"the status page is gone until the next reload: {e!r}")
+            self._log.error("page-refused", message=f"a part of the status page is gone until the next reload: {e!r}")
 
     async def _serve(self) -> None:
         runner = web.AppRunner(
