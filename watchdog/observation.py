@@ -103,7 +103,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         cached_tokens: tokens of the prompt that were not computed anew, wherever they lay.
         cached_device, cached_host: how many of them the GPU held, and how many were loaded back from the host pool; None
-            where the server does not tell (before SGLang 0.5.9), and where it had none of them.
+            where the server does not tell (in streams before SGLang 0.5.12), and where it had none of them.
     """
 
     text: str | None = None

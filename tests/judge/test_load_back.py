@@ -164,7 +164,7 @@ def test_a_new_life_begins_anew() -> None:
 
 
 class Old:
-    """A server that tells nothing of the cache in its answers (before 0.5.9), but counts (0.5.5 and later)."""
+    """A server that tells nothing of the cache in its answers (before 0.5.12), but counts (0.5.5 and later)."""
 
     def __init__(self) -> None:
         self.f = serving()

@@ -1,11 +1,14 @@
 """Each endpoint answers as in the captures of a real 0.5.23 server."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.standin.server import SCALE, StandIn, events
 from watchdog.sglang import answers, metrics
+from watchdog.standin.openai import read_chat
+from watchdog.standin.options import parse
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +150,39 @@ def test_a_prompt_is_found_in_the_cache_then_in_the_host_pool(server: StandIn) -
     assert server.metric("load_back_tokens_total") > before
     assert server.request("POST", "/flush_cache").status == 200
     assert server.chat(prompt).json["usage"]["prompt_tokens_details"] is None
+
+
+def test_where_cached_tokens_lay_is_told_to_those_who_ask(server: StandIn) -> None:
+    prompt = "The lamp hangs over the table. " * 60
+    ask = {"return_cached_tokens_details": True, "stream": True, "stream_options": {"include_usage": True}}
+    assert all("sglext" not in event for event in events(server.chat(prompt, **ask)))
+    told = [event["sglext"]["cached_tokens_details"] for event in events(server.chat(prompt, **ask)) if "sglext" in event]
+    assert [each["host"] for each in told] == [0] and told[0]["device"] > 100
+    server.order("evict")
+    loaded = server.chat(prompt, return_cached_tokens_details=True).json["sglext"]["cached_tokens_details"]
+    assert loaded == {"device": 0, "host": told[0]["device"]}
+    assert all("sglext" not in event for event in events(server.chat(prompt, cache_salt="a", **ask))), (
+        "another salt shares nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("parser", "switches", "thinks"),
+    [
+        ("kimi_k2", {}, True),
+        ("kimi_k2", {"enable_thinking": False}, True),
+        ("qwen3", {"enable_thinking": False}, False),
+        ("glm45", {"thinking": False}, True),
+        ("deepseek-v3", {}, False),
+        ("deepseek-v3", {"thinking": True}, True),
+        ("deepseek-r1", {"thinking": False}, True),
+        ("gpt-oss", {"enable_thinking": False}, True),
+    ],
+)
+def test_what_switches_thinking_is_the_parsers_own(parser: str, switches: dict[str, bool], thinks: bool) -> None:
+    options = parse(["--reasoning-parser", parser])
+    body = {"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": switches}
+    assert read_chat(json.dumps(body).encode(), options).thinks is thinks
 
 
 def test_metrics_are_read_by_the_watchdog(server: StandIn) -> None:

@@ -261,7 +261,7 @@ class _Asked(msgspec.Struct, frozen=True):
     exactly: bool = False
     template: dict[str, bool | int | float | str] = {}
     salt: str = ""
-    """Prompts of different salts share no cache (SGLang pull request 23300; before it the field changes nothing)."""
+    """Prompts of different salts share no cache (heeded from SGLang 0.5.11 on; before, the field changes nothing)."""
 
 
 class _Listener:

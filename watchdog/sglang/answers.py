@@ -3,8 +3,8 @@
 Shapes by version (srt/entrypoints/openai of 0.4.6 to 0.5.23): `content` of a reasoning model that is cut within its reasoning is
 null up to 0.5.12 and "" from 0.5.13; `usage.prompt_tokens_details` is null without --enable-cache-report, and when nothing was
 cached; an error that arises after the first chunk comes as an event `{"error": {…}}` in a stream that began with 200.
-`sglext.cached_tokens_details` comes where the request has `return_cached_tokens_details`, from 0.5.9 on, and not where nothing
-was cached (get_cached_tokens_details in managers/scheduler_components/output_streamer.py, 0.5.23).
+`sglext.cached_tokens_details` comes where the request has `return_cached_tokens_details`, from 0.5.9 on (in streams from 0.5.12),
+and not where nothing was cached (get_cached_tokens_details in managers/scheduler_components/output_streamer.py, 0.5.23).
 """
 
 from typing import Any, NamedTuple

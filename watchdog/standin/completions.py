@@ -65,8 +65,10 @@ class Completions:
             text = f"The input ({length} tokens) is longer than the model's context length ({limit} tokens)."
             raise BadRequestError(text, "BadRequestError")
         rid = ask.rid or uuid.uuid4().hex
+        # Before 0.5.11 the salt did not reach the scheduler.
+        salt = ask.salt if self._options.since(0, 5, 11) else ""
         more = {"thinks": ask.thinks, "ignore_eos": ask.ignore_eos}
-        return rid, self._engine.generate(rid, ask.prompt, ask.wanted, streams=ask.stream, **more)
+        return rid, self._engine.generate(rid, ask.prompt, ask.wanted, streams=ask.stream, salt=salt, **more)
 
     async def _answer(self, request: web.Request, read: Reader, kind: str) -> web.StreamResponse:
         try:

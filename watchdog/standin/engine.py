@@ -61,7 +61,9 @@ class Engine:
         finally:
             del self._replies[rid]
 
-    async def generate(self, rid: str, prompt: str, wanted: int, *, streams: bool, **more: Any) -> AsyncIterator[Message]:
+    async def generate(
+        self, rid: str, prompt: str, wanted: int, *, streams: bool, salt: str = "", **more: Any
+    ) -> AsyncIterator[Message]:
         """One request: the detokenizer's messages, the last of which has a `finish_reason`.
 
         Args:
@@ -69,6 +71,7 @@ class Engine:
             prompt: the whole prompt, of which the scheduler gets the end, the length and the keys of its cache blocks.
             wanted: tokens to generate at most.
             streams: whether the client gets a stream, for the counters.
+            salt: prompts of different salts share no cache.
             more: `thinks`, `ignore_eos`, `busy` (see requests.py).
 
         Raises:
@@ -76,7 +79,7 @@ class Engine:
         """
         inbox = self.pending[rid] = asyncio.Queue()
         request = {"op": "generate", "rid": rid, "question": prompt[-2048:], "wanted": max(wanted, 1)}
-        request |= {"prompt": count_tokens(prompt), "blocks": prefix_blocks(prompt), **more}
+        request |= {"prompt": count_tokens(prompt), "blocks": prefix_blocks(prompt, salt), **more}
         begun, first, done = time.monotonic(), None, False
         self.send(request)
         try:

@@ -22,9 +22,9 @@ def count_tokens(text: str) -> int:
     return max(1, len(text) // 4)
 
 
-def prefix_blocks(text: str, limit: int = 2048) -> list[str]:
-    """A key for each full block of a prompt; it stands for all that comes before, too."""
-    digest = hashlib.blake2b(digest_size=6)
+def prefix_blocks(text: str, salt: str = "", limit: int = 2048) -> list[str]:
+    """A key for each full block of a prompt; it stands for all that comes before, and for the salt, too."""
+    digest = hashlib.blake2b(salt.encode(), digest_size=6)
     keys = []
     for begin in range(0, min(len(text), limit * PREFIX_BLOCK) - PREFIX_BLOCK + 1, PREFIX_BLOCK):
         digest.update(text[begin : begin + PREFIX_BLOCK].encode())

@@ -32,6 +32,8 @@ class Ask:
     thinks: bool
     ignore_eos: bool
     rid: str | None
+    salt: str
+    tells_cache: bool
 
 
 def error(message: str, kind: str, code: int) -> Body:
@@ -53,9 +55,21 @@ def read_chat(raw: bytes, options: Options) -> Ask:
         raise BadRequestError(_validation("list_type", "messages", "Input should be a valid list"))
     prompt = "\n".join(f"{message.get('role')}: {_text(message.get('content'))}" for message in messages)
     template = body.get("chat_template_kwargs")
-    switches = template if isinstance(template, dict) else {}
-    thinks = options.server["reasoning_parser"] is not None and switches.get("thinking", switches.get("enable_thinking", True))
-    return _ask(body, prompt, body.get("max_completion_tokens", body.get("max_tokens")), bool(thinks), DEFAULT_CHAT_TOKENS)
+    thinks = _thinks(options.server["reasoning_parser"], template if isinstance(template, dict) else {})
+    return _ask(body, prompt, body.get("max_completion_tokens", body.get("max_tokens")), thinks, DEFAULT_CHAT_TOKENS)
+
+
+def _thinks(parser: str | None, switches: Body) -> bool:
+    """Whether the model reasons first: what switches it, by parser (_get_reasoning_from_request in serving_chat.py, 0.5.9)."""
+    if parser is None:
+        return False
+    if parser == "deepseek-v3":
+        return switches.get("thinking") is True
+    if parser == "kimi_k2":
+        return switches.get("thinking") is not False
+    if parser in ("qwen3", "glm45"):
+        return switches.get("enable_thinking") is not False
+    return True
 
 
 def read_completion(raw: bytes) -> Ask:
@@ -109,6 +123,8 @@ def _ask(body: Body, prompt: str, wanted: Any, thinks: bool, default: int) -> As
         thinks=thinks,
         ignore_eos=bool(body.get("ignore_eos")),
         rid=body["rid"] if isinstance(body.get("rid"), str) else None,
+        salt=body["cache_salt"] if isinstance(body.get("cache_salt"), str) else "",
+        tells_cache=bool(body.get("return_cached_tokens_details")),
     )
 
 
@@ -136,6 +152,7 @@ class Answer:
         self._created = int(time.time())
         self._rid = rid
         self.usage: Body = {}
+        self.sglext: Body = {}
         self.finish_reason: str | None = None
 
     def add(self, message: Body) -> None:
@@ -143,6 +160,9 @@ class Answer:
         self._whole += message["text"]
         reason = message["finish_reason"]
         self.finish_reason = reason or self.finish_reason
+        if self._ask.tells_cache and message["cached"] and self._options.since(0, 5, 9):
+            details = {"device": message["cached"] - message["cached_host"], "host": message["cached_host"]}
+            self.sglext = {"cached_tokens_details": details}
         cached = message["cached"] if self._options.server["enable_cache_report"] else 0
         thought = len(self.parts()[0].split())
         self.usage = {
@@ -179,7 +199,7 @@ class Answer:
         choice |= {"logprobs": None, "finish_reason": self.finish_reason, "matched_stop": None}
         name = {"chat": "chat.completion", "text": "text_completion"}[self._kind]
         body = self._head(name) | {"choices": [choice], "usage": self.usage}
-        return body | {"metadata": {"weight_version": "default"}}
+        return body | {"metadata": {"weight_version": "default"}} | ({"sglext": self.sglext} if self.sglext else {})
 
     def first_chunks(self) -> list[Body]:
         """What opens a stream: for a chat the role, without text."""
@@ -197,9 +217,11 @@ class Answer:
         return result + ([self._chunk({"reasoning_content": None, "content": new[1]}, None)] if new[1] else [])
 
     def last_chunks(self) -> list[Body]:
-        """The chunk with the finish reason, and the usage where it was asked for."""
+        """The chunk with the finish reason, and where cached tokens lay and the usage, where they were asked for."""
         delta: Body = {"text": ""} if self._kind == "text" else {"reasoning_content": None}
         result = [self._chunk(delta, self.finish_reason)]
+        if self.sglext and self._options.since(0, 5, 12):
+            result.append(self._head(self._chunk_name()) | {"choices": [], "sglext": self.sglext})
         if self._ask.usage_in_stream:
             result.append(self._head(self._chunk_name()) | {"choices": [], "usage": self.usage})
         return result

@@ -93,7 +93,7 @@ class Prefix:
             self._waiting = o
 
     def see_metrics(self, o: Metrics) -> None:
-        """Take in a good scrape: where answers do not tell of the cache (before SGLang 0.5.9), its counters do."""
+        """Take in a good scrape: where streams do not tell of the cache (before SGLang 0.5.12), its counters do."""
         values = {name: o.values.get(name, 0.0) for name in (BACK, CACHED, ENDED)} if ENDED in o.values else None
         probe = self._waiting
         if probe is not None and o.t > probe.t + 1.0:
