@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from watchdog.cli import screen
+from watchdog.cli import deep, screen
 from watchdog.cli.exits import CANNOT, FAILED, OK
 from watchdog.cli.link import runtime_dir
 from watchdog.cli.options import chosen, command, config_option, json_option, loaded, server_option
@@ -25,9 +25,16 @@ def add(commands: Any) -> None:
         "Check each server once, as a person would after a deployment: API (health, models, a canary), journal (readiness, KV "
         "cache, host pools, fatal lines of this life), memory (do the pools fit, are they held), unit, processes, port, GPUs and "
         "settings of the host. The daemon need not run. Takes seconds, and little more than --limit at most.\n\n"
-        "Exit status: 0 nothing is bad, 1 something is bad, 2 something could not be told. What is odd works, but has a cure; "
-        "with --strict it counts as bad.",
-        "sglang-watchdog verify --server kimi\nsglang-watchdog verify --json | jq -r '.servers[].conclusion'",
+        "With --deep it also asks the server more than one small question: a long prompt twice (is it cached?), a text whose "
+        "draft tokens are counted, some requests at once, and the long prompt again after others have pushed it out of the "
+        "GPU's cache (does it come back from the host pool?). It shows the most that this can cost and asks first; it leaves a "
+        "busy server alone, and stops when requests of users have to wait.\n\n"
+        "Exit status: 0 nothing is bad, 1 something is bad, 2 something could not be told, or --deep was not allowed. What is "
+        "odd works, but has a cure; with --strict it counts as bad.",
+        "sglang-watchdog verify --server kimi\n"
+        "sglang-watchdog verify --deep --server kimi\n"
+        "sglang-watchdog verify --deep --yes --max-tokens 200000 --max-time 5m --json\n"
+        "sglang-watchdog verify --json | jq -r '.servers[].conclusion'",
     )
     config_option(p)
     server_option(p)
@@ -39,6 +46,7 @@ def add(commands: Any) -> None:
         help="give up a canary after so long, in seconds or as 2m (default: 60)",
     )
     p.add_argument("--strict", action="store_true", help="exit with 1 for what is odd, too")
+    deep.add_options(p)
     json_option(p)
     p.set_defaults(run=run)
 
@@ -49,10 +57,15 @@ def run(args: argparse.Namespace) -> int:
 
     from watchdog.verify.findings import Verdict  # noqa: PLC0415
     from watchdog.verify.gather import Gatherer  # noqa: PLC0415
+    from watchdog.verify.report import report  # noqa: PLC0415
 
+    deep.allowed(args)
     whole = loaded(args.config)
     servers = chosen(whole, args.server)
-    reports = asyncio.run(Gatherer(whole, runtime_dir(args.config), args.limit).reports(servers))
+    gatherer = Gatherer(whole, runtime_dir(args.config), args.limit)
+    seens = asyncio.run(gatherer.looks(servers))
+    found = deep.checked(args, gatherer, seens) if args.deep else {}
+    reports = [report(seen, *found.get(seen.server.name, ())) for seen in seens]
     if args.json:
         screen.print_json({"servers": [as_json(r) for r in reports], "status": status(reports, strict=args.strict)})
     else:

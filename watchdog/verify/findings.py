@@ -20,7 +20,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked at.
 
     Attributes:
-        area: "API", "journal", "memory", "unit", "GPU" or "host".
+        area: "API", "journal", "memory", "unit", "GPU", "host" or "deep".
         item: what was looked at.
         expected: what should be so.
         seen: what is so.

@@ -30,9 +30,8 @@ from watchdog.observe.port import PortSource
 from watchdog.observe.processes import ProcessSource
 from watchdog.observe.scrape import ScrapeSource
 from watchdog.observe.source import Source, Target
-from watchdog.systemd import INFINITY_USEC, Bus, SystemdError, parse, running
-from watchdog.verify import api, gpus, host, journald, log, memory, unit
-from watchdog.verify.findings import Report
+from watchdog.systemd import INFINITY_USEC, Bus, SystemdError, UnitState, parse, running
+from watchdog.verify import journald
 from watchdog.verify.life import Life
 from watchdog.verify.seen import Seen, Settings
 from watchdog.worker import BusyError, Worker
@@ -70,20 +69,15 @@ class Gatherer:
         self._cgroups = Cgroups()
         self._bus = Bus(call_limit_s=BUS_LIMIT_S)
 
-    async def reports(self, servers: list[config.Server]) -> list[Report]:
-        """The findings of each server."""
+    async def looks(self, servers: list[config.Server]) -> list[Seen]:
+        """What there is to see of each server."""
         async with running(self._bus):
             await self._bus.until_connected(BUS_LIMIT_S)
-            return list(await asyncio.gather(*(self._report(server) for server in servers)))
-
-    async def _report(self, server: config.Server) -> Report:
-        begun = self._clock.now()
-        seen = await self.look(server)
-        items = [item for part in (unit, api, log, memory, gpus, host) for item in part.check(seen)]
-        return Report(server=server.name, unit=server.unit, items=items, took_s=round(self._clock.now() - begun, 2))
+            return list(await asyncio.gather(*(self.look(server) for server in servers)))
 
     async def look(self, server: config.Server) -> Seen:
         """Everything about one server, side by side."""
+        begun = self._clock.now()
         probing = msgspec.structs.replace(
             server.probe,
             chat_limit_s=min(server.probe.chat_limit_s, self._limit_s),
@@ -111,7 +105,19 @@ class Gatherer:
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
+        seen.took_s = self._clock.now() - begun
         return seen
+
+    async def lines(self, seen: Seen) -> Life | None:
+        """The journal of the life that was seen, as it is now; None where it cannot be read."""
+        target = Target(seen.server)
+        if seen.unit is None or seen.life is None:
+            return None
+        self._aim(target, seen.unit)
+        try:
+            return await self._life(target)
+        except (JournalError, OSError):
+            return None
 
     # ---- systemd
 
@@ -126,6 +132,9 @@ class Gatherer:
         state = parse(raw)
         seen.unit = state
         seen.settings = settings(raw, interval, burst)
+        self._aim(target, state)
+
+    def _aim(self, target: Target, state: UnitState) -> None:
         target.inv, target.main_pid, target.active = state.invocation, state.main_pid, state.up
         target.cgroup = state.control_group or ""
         target.since = None if state.inactive_exit_at is None else self._clock.at_monotonic(state.inactive_exit_at)

@@ -41,6 +41,7 @@ class Life(msgspec.Struct, kw_only=True):
         draft: the draft model's, likewise (the second line of a rank, where there is speculation).
         pools: the announced host pools.
         ratio: what `HiCache auto-sizing` chose.
+        context: tokens of the longest prompt with its answer, as the engine has it.
         args: the launch arguments as the server logged them.
         fatal: lines after which no server lives.
         trouble: other lines that tell of trouble: what, and the first line of each sort.
@@ -55,6 +56,7 @@ class Life(msgspec.Struct, kw_only=True):
     draft: dict[str, Kv] = {}
     pools: list[Pool] = []
     ratio: float | None = None
+    context: int | None = None
     args: dict[str, Any] = {}
     fatal: list[str] = []
     trouble: dict[str, str] = {}
@@ -85,6 +87,8 @@ class Life(msgspec.Struct, kw_only=True):
             self._kv(line)
         elif mark is Mark.HOST_POOL and "bytes" in line.fields:
             self.pools.append(Pool(line.rank, line.fields["bytes"]))
+        elif mark is Mark.TOKENS_TOTAL and "context_len" in line.fields:
+            self.context = int(line.fields["context_len"])
         elif mark is Mark.ARGS:
             self.args = self.args or arguments.parse_server_args_line(message)
         elif mark is Mark.DECODE:

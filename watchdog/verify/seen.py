@@ -1,5 +1,6 @@
 """All that was gathered about one server for `verify`. None: it could not be read, or was not asked for."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from watchdog.sglang.arguments import ranks_here
 from watchdog.systemd import UnitState
 from watchdog.verify.life import Life
 
-INFINITY = 2**64 - 1
+MAX_MODEL_LEN = re.compile(r'"max_model_len":\s?([1-9]\d{0,9})\b')
+"""In the body of GET /v1/models (srt/entrypoints/openai/protocol.py, ModelCard, all versions)."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,7 @@ class Seen(msgspec.Struct, kw_only=True):
         no_health: why /health was not asked.
         gpus_wanted: whether GPUs are looked at at all.
         starts: how often the unit was started in the last day.
+        took_s: how long it took to gather all this.
     """
 
     server: config.Server
@@ -65,6 +68,7 @@ class Seen(msgspec.Struct, kw_only=True):
     gpu: Gpu | None = None
     gpus_expected: int = 0
     deps: Deps | None = None
+    took_s: float = 0.0
 
     @property
     def args(self) -> dict[str, Any]:
@@ -86,6 +90,18 @@ class Seen(msgspec.Struct, kw_only=True):
     def hicache(self) -> bool | None:
         """Whether the server was started with the hierarchical cache; None where that is not known."""
         return bool(self.args.get("enable_hierarchical_cache")) if self.args else None
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that a prompt may have with its answer: as the engine said, the arguments have it, or /v1/models tells."""
+        if self.life is not None and self.life.context is not None:
+            return self.life.context
+        given = self.args.get("context_length")
+        if isinstance(given, int) and given > 0:
+            return given
+        models = self.probes.get("models")
+        found = MAX_MODEL_LEN.search(models.body or "") if models is not None else None
+        return int(found[1]) if found is not None else None
 
     @property
     def announced(self) -> float | None:
