@@ -218,6 +218,7 @@ class Watch:
         elif self._traffic_proves(now):
             hold = "traffic"
         self.target.hold = hold
+        self.target.alone = f.alone()
         self.target.args = f.life.server.args if f.life.server is not None else {}
         self.recorder.history = "mid-life" if phase is Phase.SERVING else None
         young = f.life.ready_at is not None and now - f.life.ready_at < CLOSER_S

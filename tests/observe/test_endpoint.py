@@ -235,6 +235,18 @@ async def test_the_prefix_canary_when_it_is_wanted() -> None:
     assert "first ask" in (w.of("prefix")[0].detail or "")
 
 
+async def test_the_prefix_canary_waits_until_it_is_alone() -> None:
+    async with talking(serving()) as talker, watching(talker, prefix=True, chat=False, prefix_interval_s=3600) as w:
+        w.target.alone = False
+        await w.until(lambda: w.of("prefix", "skipped"))
+        assert w.of("prefix")[-1].why == "traffic"
+        w.target.alone = True
+        await w.until(lambda: w.of("prefix", "ok"))
+        w.target.closer = True
+        await w.until(lambda: len(w.of("health")) >= 4)
+    assert len(w.of("prefix")) == 2, "hourly, however close the daemon looks"
+
+
 async def test_nothing_is_left_open_when_it_is_cancelled() -> None:
     async with talking(serving(health=says(hold=60), chat=says(hold=60))) as talker:
         async with watching(talker) as w:

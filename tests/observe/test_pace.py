@@ -68,6 +68,14 @@ def test_after_a_start_or_a_pause_it_asks_at_once(held: str, at_once: bool) -> N
     assert (due(one) <= 100.0) == at_once
 
 
+def test_a_patient_pace_makes_up_for_a_turn_that_traffic_took() -> None:
+    one = Pace(3600.0, random.Random(1), first=1.0, patient=True)
+    one.skipped(100.0, "traffic")
+    assert due(one, hold="traffic") >= 3700.0 and due(one) <= 100.0
+    one.asked(200.0, 201.0, failed=False)
+    assert due(one) >= 3800.0
+
+
 def test_a_long_probe_is_followed_by_a_gap() -> None:
     one = pace(27.0)
     one.asked(0.0, 40.0, failed=False)

@@ -93,8 +93,8 @@ class EndpointSource:
         return self.clock.now() + FIRST_S[kind] * (1 + self._source.random())
 
     def pace(self, kind: str) -> Pace:
-        """A fresh pace."""
-        return Pace(self.interval_s(kind), self._source, self.first(kind))
+        """A fresh pace. The hourly prefix canary waits for a quiet moment instead of hoping to hit one."""
+        return Pace(self.interval_s(kind), self._source, self.first(kind), patient=kind == "prefix")
 
 
 class _Lane:
@@ -151,20 +151,25 @@ class _Lane:
     def _next_due(self) -> str | None:
         """The kind whose turn it is, the longest overdue first."""
         now = self._of.clock.now()
-        target = self._of.target
-        due = {kind: pace.due(closer=target.closer, hold=self._hold(kind)) for kind, pace in self._paces.items()}
+        due = {kind: pace.due(closer=self._closer(kind), hold=self._hold(kind)) for kind, pace in self._paces.items()}
         late = [kind for kind, moment in due.items() if moment <= now]
         return min(late, key=lambda kind: due[kind]) if late else None
 
+    def _closer(self, kind: str) -> bool:
+        """A closer look is one at health: the prefix canary adds nothing to it, and costs most."""
+        return self._of.target.closer and kind != "prefix"
+
     def _hold(self, kind: str) -> str | None:
         hold = self._of.target.hold
+        if kind == "prefix" and hold is None and not self._of.target.alone:
+            return "traffic"
         return hold if hold is not None and kind in HELD.get(hold, COSTLY) else None
 
     def _why_not(self, kind: str) -> str | None:
         now = self._of.clock.now()
         if hold := self._hold(kind):
             return hold
-        if self._paces[kind].backing_off(now, closer=self._of.target.closer):
+        if self._paces[kind].backing_off(now, closer=self._closer(kind)):
             return "backoff"
         if kind in COSTLY and not self._of.budget.left(now):
             return "budget"

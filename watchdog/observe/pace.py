@@ -29,12 +29,14 @@ class Pace:
         interval_s: between the beginnings of two probes in good times.
         source: of the jitter.
         first: the moment at which the first one is due.
+        patient: a turn that traffic took is made up for as soon as traffic ends, not an interval later.
     """
 
-    def __init__(self, interval_s: float, source: random.Random, first: float) -> None:
+    def __init__(self, interval_s: float, source: random.Random, first: float, *, patient: bool = False) -> None:
         self.interval_s = interval_s
         self.failures = 0
         self.held: str | None = None
+        self._awaited = ("starting", "paused", "traffic") if patient else ("starting", "paused")
         self._source = source
         self._due_first: float | None = first
         self._begun = first
@@ -46,7 +48,7 @@ class Pace:
         """The moment of the next turn."""
         if self._due_first is not None:
             return self._due_first
-        if hold is None and self.held in ("starting", "paused"):
+        if hold is None and self.held in self._awaited:
             # The reason not to ask is gone, and nothing is known yet.
             return self._turn
         quick = self.failures in range(1, CONFIRMED) or (closer and self.failures < CONFIRMED)

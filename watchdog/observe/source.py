@@ -48,6 +48,7 @@ class Target:
         since: the moment at which this life began (InactiveExitTimestamp); None if unknown.
         known: whether the unit has been looked at; until then the five before it say nothing.
         hold: why active probes that cost the server something are to be skipped now: "starting", "paused", "traffic"; None: ask.
+        alone: False while requests of others are known to be in the engine.
         args: its launch arguments, as far as they are known; they tell which model it has.
         closer: True for the first minutes after a restart, and while something looks ill: ask at a shorter interval.
     """
@@ -62,4 +63,5 @@ class Target:
         self.known = False
         self.hold: str | None = None
         self.closer = False
+        self.alone = True
         self.args: Mapping[str, Any] = {}
