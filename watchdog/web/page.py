@@ -19,7 +19,7 @@ from watchdog.worker import BusyError, Worker
 LIST_S = 10.0
 """The folders of bundles are read again after so many seconds at the earliest."""
 DISK_LIMIT_S = 2.0
-KEEP_S = 60.0
+KEEP_S = 30.0
 KEEP_LIMIT_S = 10.0
 LAST_KEEP_S = 1.0
 ILL = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "Started")
