@@ -31,6 +31,12 @@ def span(seconds: float | None) -> str:
     return f"{whole // big} {name}" + (f" {rest} {below}" if rest else "")
 
 
+def quoted(words: str, cap: int = 160) -> str:
+    """Somebody else's words: in quotation marks, on one line, cut after `cap` characters."""
+    words = " ".join(words.split())
+    return f"“{words if len(words) <= cap else f'{words[: cap - 1].rstrip()}…'}”"
+
+
 def ago(seconds: float) -> str:
     """How long ago: "just now", "12 s ago", "3 min 20 s ago"."""
     return "just now" if seconds < 1 else f"{span(round(seconds))} ago"

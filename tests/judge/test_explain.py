@@ -71,11 +71,11 @@ def test_a_timeline_tells_the_turns_and_the_decisions(hang: Path) -> None:
     assert len([line for line in lines if ">> RESTART SchedulerHung" in line]) == 1
     assert any("SchedulerProgressing fails (Hung)" in line for line in lines)
     assert lines[0].startswith("2026-01-14 02:1")
-    assert "-- end: 1 restarts" in lines[-1]
+    assert "-- end: 1 restart, " in lines[-1]
     assert not any("is unknown" in line and "SchedulerProgressing" not in line for line in lines[:1])
 
 
 def test_a_timeline_without_a_date() -> None:
     end = {"event": "end", "t": 9.0, "observations": 3, "skipped": 1, "restarts": 0, "alerts": 0}
 
-    assert list(timeline([end], "")) == ["        9 s -- end: 0 restarts, 0 alerts; 3 observations, 1 lines skipped"]
+    assert list(timeline([end], "")) == ["        9 s -- end: 0 restarts, 0 alerts; 3 observations, 1 line skipped"]

@@ -63,9 +63,13 @@ def test_a_server_that_is_well() -> None:
         (answered("!" * 16), "in doubt: 2 canaries in a row were answered with degenerate text for 6 s, the last 1 s ago"),
         (answered("Par\x01is"), "in doubt: the canary's answer 1 s ago"),
         (REFUSED, "in doubt: 2 requests of ours got 401 (for 6 s, the last 1 s ago)"),
-        (HANGS, "in doubt: no step of the engine for 11 s"),
-        ({"outcome": "refused", "total_s": 0.0}, "in doubt: no step of the engine for 11 s"),
-        ({"outcome": "status", "status": 500}, "in doubt: no step of the engine for 11 s"),
+        (HANGS, "in doubt: canaries have failed for 12 s: chat had no answer within 6 s (2 times); load unknown"),
+        ({"outcome": "refused", "total_s": 0.0}, "in doubt: canaries have failed for 6 s: chat was refused (2 times)"),
+        ({"outcome": "status", "status": 500}, "in doubt: canaries have failed for 6.2 s: chat gave 500 at once (2 times)"),
+        (
+            {**HANGS, "probe": "health"},
+            "in doubt: probes fail: health had no answer within 6 s; the engine last moved 11 s ago",
+        ),
     ],
 )
 def test_what_is_not_decisive_yet_is_not_called_well(probe: dict[str, Any], words: str) -> None:
@@ -91,10 +95,10 @@ def test_refusals_are_the_past_once_the_server_hangs() -> None:
     server.ask(30, **GOOD)
     server.ask(90, **REFUSED)
 
-    assert server.ask(5, **HANGS).startswith("in doubt: no step of the engine for")
+    assert server.ask(5, **HANGS).startswith("in doubt: no step of the engine for 1 min 36 s")
     said = server.ask(10, **HANGS)
 
-    assert said.startswith("in doubt: no step")
+    assert said.startswith("in doubt: no step of the engine for 1 min 46 s")
     assert "401" not in said
 
 
@@ -135,8 +139,12 @@ def test_a_suspicion_that_outweighs_what_is_wrong_comes_first() -> None:
 
     said = server.ask(15, **HANGS)
 
-    assert said.startswith("in doubt: no step of the engine")
-    assert [d.type for d in doubts(server.engine)] == ["SchedulerProgressing", "RequestsCompleting"]
+    assert said.startswith("in doubt: canaries have failed for 17 s")
+    assert "12 canaries in a row were answered with degenerate text for 1 min 11 s, the last 16 s ago" in said
+    assert [(d.type, d.reason) for d in doubts(server.engine)] == [
+        ("RequestsCompleting", "CanariesFail"),
+        ("SchedulerProgressing", "ProbeFailed"),
+    ]
 
 
 def test_refusals_that_came_after_bad_answers_come_first() -> None:

@@ -180,7 +180,7 @@ def test_a_pool_that_is_never_read_back_is_worth_a_sentence() -> None:
     c = d.condition("HostCacheUseful")
     assert (c.status, c.reason) == (Status.FALSE, "HostCacheUnused")
     assert c.message.startswith(
-        "358.16 GB (333.6 GiB) are pinned for the hierarchical cache, and nothing was read back from it in 24 h"
+        "358.16 GB (333.6 GiB) are pinned for the hierarchical cache, and nothing was read back from it in 1 d ("
     )
     assert {(i.reason, str(i.severity)) for i in d.intents if str(i.action) == "alert"} == {("HostCacheUnused", "info")}
 

@@ -6,6 +6,7 @@ from watchdog.judge.facts.life import Phase
 from watchdog.judge.pool import both
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.version import at_least
+from watchdog.wording import counted, span
 
 REQUESTS_LEAST = 100
 """Fewer requests than this in a day say nothing about a cache."""
@@ -31,17 +32,17 @@ def judge(f: Facts) -> Verdict:
         return Verdict(
             type=kind, status=Status.UNKNOWN, reason="NotCounted", message="Its counters have not been read for long enough."
         )
-    over = f"in {_span(use.span_s)}"
+    over = f"in {span(use.span_s)}"
     if use.read_back > 0:
         share = use.read_back / use.prompt_tokens if use.prompt_tokens > 0 else 0.0
-        message = f"{use.read_back:.0f} tokens came back from the host pool {over}, {share:.1%} of all prompt tokens."
+        message = f"{counted(use.read_back, 'token')} came back from the host pool {over}, {share:.1%} of all prompt tokens."
         return Verdict(type=kind, status=Status.TRUE, reason="ReadBack", message=message)
-    counted = at_least(server.version, COUNTED_SINCE) is True
+    both_counted = at_least(server.version, COUNTED_SINCE) is True
     pool = server.max_total_num_tokens
     # What is sure only after a day of light traffic is sure sooner where the GPU's cache was turned over again and again.
     turned = pool is not None and max(use.evicted, use.backed_up or 0.0) >= TURNS * pool and not use.ever
-    if not counted or use.requests < REQUESTS_LEAST or (use.span_s < DAY_S - MARK_S and not turned):
-        message = f"Nothing has come back from the host pool {over} ({use.requests:.0f} requests): too little to judge by."
+    if not both_counted or use.requests < REQUESTS_LEAST or (use.span_s < DAY_S - MARK_S and not turned):
+        message = f"Nothing has come back from the host pool {over} ({counted(use.requests, 'request')}): too little to judge by."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="TooEarly", message=message)
     return _unused(f, kind, use, over)
 
@@ -50,22 +51,18 @@ def _unused(f: Facts, kind: str, use: Use, over: str) -> Verdict:
     announced, expected = f.memory.pool.announced(f.life.server), f.memory.pool.expected(f.life.server).unit
     size = announced.total if announced is not None else expected
     what = f"{both(size)} are pinned for the hierarchical cache" if size else "The hierarchical cache is on"
-    traffic = f"{use.requests:.0f} requests with {use.prompt_tokens:.0f} prompt tokens"
+    traffic = f"{counted(use.requests, 'request')} with {counted(use.prompt_tokens, 'prompt token')}"
     message = f"{what}, and nothing was read back from it {over} ({traffic})."
     went_in = max(use.backed_up or 0.0, use.evicted)
     fill = "" if use.fill is None else f", the pool is {use.fill:.0%} full"
     if went_in > 0:
         severity = Severity.WARNING
         advice = (
-            f"{went_in:.0f} tokens left the GPU's cache{fill}, and none came back: prompts do not return in time, or loading "
-            "back fails; see the log for load_back lines."
+            f"{counted(went_in, 'token')} left the GPU's cache{fill}, and none came back: prompts do not return in time, "
+            "or loading back fails; see the log for load_back lines."
         )
     else:
         severity = Severity.INFO
         advice = f"The GPU's own cache suffices (nothing was evicted{fill}): a smaller --hicache-ratio frees host memory."
     call = Call(want=Want.ALERT, reason="HostCacheUnused", message=message, severity=severity, advice=advice)
     return Verdict(type=kind, status=Status.FALSE, reason="HostCacheUnused", message=message, calls=(call,))
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 3600:.0f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"

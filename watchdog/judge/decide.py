@@ -16,6 +16,7 @@ from watchdog.config import Restarting
 from watchdog.judge.facts import Facts
 from watchdog.judge.ledger import Ledger
 from watchdog.judge.verdict import Action, Call, Intent, Severity, Verdict, Want
+from watchdog.wording import ago
 
 CLEAR_S = 120.0
 """An alert is over when nothing has called for it for so long."""
@@ -152,14 +153,14 @@ def _again(f: Facts, call: Call, ledger: Ledger, now: float) -> Call | None:
     same = [r for r in ledger.restarts if r.reason == call.reason and now - r.t < AGAIN_S]
     if not same or same[-1].proven:
         return None
-    ago = f"{(now - same[-1].t) / 60:.0f} min ago"
+    when = ago(now - same[-1].t)
     if same[-1].inv == f.life.inv:
         reason = "RestartFailed"
-        message = f"{call.message} The restart ordered {ago} has brought no new life."
+        message = f"{call.message} The restart ordered {when} has brought no new life."
         advice = "Restart the unit by hand, and look at why systemd did not: `systemctl status` and the journal of PID 1."
     else:
         reason = "NotCured"
-        message = f"{call.message} The restart {ago}, for the same reason, did not cure it."
+        message = f"{call.message} The restart {when}, for the same reason, did not cure it."
         advice = "The cause outlives restarts: look at configuration, devices and the bundle of the first incident."
     return Call(want=Want.VETO, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice, evidence=call.evidence)
 

@@ -7,6 +7,7 @@ from watchdog.judge.facts.devices import Devices
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import format_gib as gib
+from watchdog.wording import counted, span
 
 VIOLATED = 0.2
 """Thermal violation time: such a part of the last minutes is worth a word."""
@@ -28,7 +29,7 @@ def judge(f: Facts) -> Verdict:
     if d.last is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No GPU has been looked at.")
     if not d.last.ok:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotReadable", message=f"NVML says: {d.last.error}.")
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotReadable", message=f"NVML says: {d.last.error or 'nothing'}.")
     leak = _leak(d)
     if leak is not None:
         return Verdict(type=kind, status=Status.FALSE, reason=leak[0].reason, message=leak[0].message, calls=leak)
@@ -46,7 +47,7 @@ def judge(f: Facts) -> Verdict:
         call = Call(want=Want.ALERT, reason="GpuThrottled", message=message, advice=advice)
         return Verdict(type=kind, status=Status.FALSE, reason="GpuThrottled", message=message, calls=(call,))
     return Verdict(
-        type=kind, status=Status.TRUE, reason="Healthy", message=f"{len(d.last.gpus)} GPUs, none lost, none held back."
+        type=kind, status=Status.TRUE, reason="Healthy", message=f"{counted(len(d.last.gpus), 'GPU')}, none lost, none held back."
     )
 
 
@@ -112,7 +113,7 @@ def _leak(d: Devices) -> tuple[Call, ...] | None:
             )
     if worst is None or worst[0] > 24 * 3600:
         return None
-    message = f"{worst[1]}; it is full in {worst[0] / 60:.0f} min."
+    message = f"{worst[1]}; it is full in {span(worst[0])}."
     advice = "Restart the server in a quiet moment before it runs out of GPU memory."
     alert = Call(want=Want.ALERT, reason="GpuMemoryLeak", message=message, advice=advice)
     if worst[0] < 4 * 3600:

@@ -9,6 +9,7 @@ from watchdog.judge.engine import Engine
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.sentence import sentence
 from watchdog.judge.verdict import Call, Status, Want
+from watchdog.wording import ago, span
 
 ORDER = (Status.FALSE, Status.UNKNOWN, Status.TRUE)
 MARK = {"True": "holds", "False": "does not hold", "Unknown": "is unknown"}
@@ -73,7 +74,7 @@ def _restart(engine: Engine, now: float, told: dict[str, Any]) -> Iterator[str]:
     if told["budget"]["forbidden"]:
         yield f"Not in the budget: {told['budget']['forbidden']}."
     elif told["budget"]["wait_s"] > 0:
-        yield f"The back-off would let one wait for {told['budget']['wait_s']:.0f} s."
+        yield f"The back-off would let one wait for {span(told['budget']['wait_s'])}."
     if told["wanted"]:
         yield f"Called for: {told['wanted'][0]['message']}"
     else:
@@ -94,12 +95,12 @@ def _needed(engine: Engine, now: float) -> Iterator[str]:
     silence = now - progress.last_motion(f)
     failed = len(f.probes.failures_since(progress.last_motion(f)))
     yield (
-        f"Not called for as hung: the engine last moved {silence:.0f} s ago (odd after {limit:.0f} s: {why}), "
+        f"Not called for as hung: the engine last moved {ago(silence)} (odd after {span(limit)}: {why}), "
         f"failed probes since then: {failed}; it takes such a silence and two failed probes."
     )
     yield (
-        f"Not called for as stalled: canaries would have to fail for {policy.stall_s:.0f} s with no request ending, "
-        f"or nothing be let in for {2 * policy.stall_s:.0f} s with a queue and room."
+        f"Not called for as stalled: canaries would have to fail for {span(policy.stall_s)} with no request ending, "
+        f"or nothing be let in for {span(2 * policy.stall_s)} with a queue and room."
     )
     yield (
         "It would also be if an engine process vanished, the unit ended unasked, "
@@ -109,11 +110,11 @@ def _needed(engine: Engine, now: float) -> Iterator[str]:
 
 def text(told: dict[str, Any]) -> str:
     """The explanation for people."""
-    since = "" if told["since"] is None else f", for {_span(told['t'] - told['since'])}"
+    since = "" if told["since"] is None else f", for {span(told['t'] - told['since'])}"
     ready = f"; ready, told by {told['ready']}" if told["ready"] else ""
     lines = [f"At {_clock(told['t'])}: {told['sentence']}", f"Phase: {told['phase']}{since}{ready}", "", "Conditions:"]
     for c in told["conditions"]:
-        head = f"  {c['type']} {MARK[c['status']]} ({c['reason']}, for {_span(told['t'] - c['since'])})"
+        head = f"  {c['type']} {MARK[c['status']]} ({c['reason']}, for {span(told['t'] - c['since'])})"
         lines.append(f"{head}: {c['message']}")
     budget = told["budget"]
     lines += ["", f"A restart ({budget['spent']} of {budget['limit']} are spent):", *(f"  {line}" for line in told["restart"])]
@@ -122,9 +123,3 @@ def text(told: dict[str, Any]) -> str:
 
 def _clock(t: float) -> str:
     return f"{t:.0f} s of the record"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -3,6 +3,7 @@
 import msgspec
 
 from watchdog.config import Restarting
+from watchdog.wording import counted, span
 
 
 class Ordered(msgspec.Struct, kw_only=True):
@@ -43,9 +44,9 @@ class Ledger(msgspec.Struct, kw_only=True):
         short = [r for r in self.restarts if now - r.t < policy.budget_s]
         long = [r for r in self.restarts if now - r.t < policy.budget_long_s]
         if len(short) >= policy.budget:
-            return f"{len(short)} restarts within {policy.budget_s / 3600:.0f} h are the limit"
+            return f"{counted(len(short), 'restart')} within {span(policy.budget_s)} are the limit"
         if len(long) >= policy.budget_long:
-            return f"{len(long)} restarts within {policy.budget_long_s / 86400:.0f} days are the limit"
+            return f"{counted(len(long), 'restart')} within {span(policy.budget_long_s)} are the limit"
         return None
 
     def wait_s(self, policy: Restarting, now: float) -> float:

@@ -8,6 +8,7 @@ from watchdog.judge.pool import Account, Finding, both
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import format_gb as gb
 from watchdog.units import format_gib as gib
+from watchdog.wording import span
 
 GIB = 1024**3
 LEAK_SPAN_S = 900.0
@@ -140,8 +141,8 @@ def _leak(f: Facts, policy: Judging) -> Verdict:
     name, worst = max(climbs, key=lambda c: c[1].per_s)
     total = max(sum(t.per_s for _, t in climbs), whole.per_s if whole else 0.0)
     left = room / total
-    shown = f"{name} grows by {gib(worst.per_s * 3600)} an hour, in a straight line for {hours(worst.span_s)}"
-    message = f"{_upper(shown)}; at this pace the {gib(room)} left are used up in {hours(left)}."
+    shown = f"{name} grows by {gib(worst.per_s * 3600)} an hour, in a straight line for {span(worst.span_s)}"
+    message = f"{_upper(shown)}; at this pace the {gib(room)} left are used up in {span(left)}."
     if left > policy.leak_horizon_s or not worst.reaches(left):
         return Verdict(type=kind, status=Status.TRUE, reason="SlowGrowth", message=message)
     advice = "Restart the server in a quiet hour, drained, before the kernel's OOM killer does it."
@@ -150,13 +151,6 @@ def _leak(f: Facts, policy: Judging) -> Verdict:
     if left < PLAN_S:
         calls = (alert, Call(want=Want.PLAN_RESTART, reason="MemoryLeak", message=message, advice=advice, evidence=(shown,)))
     return Verdict(type=kind, status=Status.FALSE, reason="Leak", message=message, calls=calls)
-
-
-def hours(seconds: float) -> str:
-    """A long time in words: "40 min", "5.2 h", "9 days"."""
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 4 * 86400 else f"{seconds / 86400:.0f} days"
 
 
 def _upper(text: str) -> str:

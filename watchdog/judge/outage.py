@@ -3,6 +3,7 @@
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Death, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.wording import ago, quoted, span
 
 GRACE_S = 20.0
 """systemd's own Restart= goes first: so long after the end it may still schedule something."""
@@ -40,7 +41,11 @@ def judge(f: Facts, now: float) -> Verdict:
                 type=kind, status=Status.UNKNOWN, reason="Stopping", message=f"The unit is stopping{who}.", calls=calls
             )
         return Verdict(
-            type=kind, status=Status.TRUE, reason="Active", message=f"The unit is {u.active_state} ({u.sub_state}).", calls=calls
+            type=kind,
+            status=Status.TRUE,
+            reason="Active",
+            message=f"The unit is {u.active_state or 'in an unknown state'} ({u.sub_state or 'unknown'}).",
+            calls=calls,
         )
     if life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked):
         return Verdict(
@@ -51,7 +56,7 @@ def judge(f: Facts, now: float) -> Verdict:
         )
     if not life.deaths:
         if u.active_state == "failed":
-            message = f"The unit had failed before we looked (result {u.result}); who wanted what is unknown."
+            message = f"The unit had failed before we looked (result {u.result or 'unknown'}); who wanted what is unknown."
             call = Call(
                 want=Want.ALERT,
                 reason="UnitFailed",
@@ -71,9 +76,11 @@ def judge(f: Facts, now: float) -> Verdict:
     said = _said(death)
     unsure = life.down_since is not None and f.ranks.unsure(life.down_since, now)
     if now - since < GRACE_S or life.job is not None or unsure:
-        return Verdict(type=kind, status=Status.FALSE, reason="JustDied", message=f"It ended {now - death.t:.0f} s ago: {said}.")
-    why = "systemd's start limit is hit" if u.result == "start-limit-hit" else f"Restart={u.restart} does not bring it back"
-    message = f"Down for {now - death.t:.0f} s although nobody asked for it: {said}; {why}."
+        return Verdict(type=kind, status=Status.FALSE, reason="JustDied", message=f"It ended {ago(now - death.t)}: {said}.")
+    why = (
+        "systemd's start limit is hit" if u.result == "start-limit-hit" else f"Restart={u.restart or 'no'} does not bring it back"
+    )
+    message = f"Down for {span(now - death.t)} although nobody asked for it: {said}; {why}."
     call = Call(
         want=Want.RESTART,
         reason="DiedUnasked",
@@ -82,14 +89,13 @@ def judge(f: Facts, now: float) -> Verdict:
         advice="Set Restart=always in the server's unit, so that systemd brings it back at once."
         if u.restart != "always"
         else None,
-        evidence=(said, f"unit {u.active_state}, result {u.result}", "no stop job was seen"),
+        evidence=(said, f"unit {u.active_state}, result {u.result or 'unknown'}", "no stop job was seen"),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=(*_crashes(deaths, now), call))
 
 
 def _said(d: Death) -> str:
-    text = f": {d.text[:140]}" if d.text else ""
-    return f"{d.code}{text}"
+    return f"{d.code}: {quoted(d.text, 140)}" if d.text else d.code
 
 
 def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
@@ -97,8 +103,8 @@ def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
     if not deaths:
         return ()
     last = deaths[-1]
-    many = f", the {len(deaths)}th time in 24 h" if len(deaths) > 1 else ""
-    message = f"The server died {(now - last.t) / 60:.0f} min ago{many}: {_said(last)}."
+    many = f", {len(deaths)} times in 24 h" if len(deaths) > 1 else ""
+    message = f"The server died {ago(now - last.t)}{many}: {_said(last)}."
     severity = Severity.WARNING if now - last.t < 3600 else Severity.INFO
     return (
         Call(want=Want.ALERT, reason="ServerDied", message=message, severity=severity, advice="The cause is in its last lines."),

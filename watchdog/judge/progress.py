@@ -14,10 +14,13 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts import probes as p
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.wording import ago, span
 
 SHALLOW_S = 0.9
 """A /health that generates never answers faster than 1 s (it polls once a second; http_server.py, 0.4.10 and later)."""
 LONGEST_PATIENCE_S = 1800.0
+SILENT_S = 30.0
+"""An engine that last moved so long ago, with failed probes, is told as silent; before that, only the probes are told."""
 WATCHDOG_DEFAULT_S = 300.0
 """SGLang's --watchdog-timeout (server_args.py)."""
 
@@ -54,10 +57,10 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     limit, why = policy.hang_s, "the usual limit"
     gap = work.longest_gap()
     if 3 * gap > limit:
-        limit, why = 3 * gap, f"three times its longest pause of late ({gap:.0f} s)"
+        limit, why = 3 * gap, f"three times its longest pause of late ({span(gap)})"
     batch = work.batch_in_hand_s()
     if 3 * batch > limit:
-        limit, why = 3 * batch, f"three times what the prefill in hand should take ({batch:.0f} s)"
+        limit, why = 3 * batch, f"three times what the prefill in hand should take ({span(batch)})"
     chunk = longest_prefill(f)
     if 3 * work.prefill_s(chunk) > limit and not f.devices.at_rest(now):
         limit, why = 3 * work.prefill_s(chunk), f"its flags allow prefills of {chunk:.0f} tokens in one step"
@@ -108,7 +111,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
             type="SchedulerProgressing",
             status=Status.UNKNOWN,
             reason="Silent",
-            message=f"No batch and no counter has moved for {silence:.0f} s with requests in hand; no probe has failed yet.",
+            message=f"No batch and no counter has moved for {span(silence)} with requests in hand; no probe has failed yet.",
         )
     failures = failures or (quick if len(quick) >= 4 else [])
     evidence = _hang_evidence(f, now, moved, failures)
@@ -127,7 +130,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
         enough = enough and len({a.probe.probe for a in failures}) >= 2 and len(failures) >= 3
     if silence >= limit and enough:
         due = _engine_watchdog_due(f, silence, now)
-        message = f"Hung for {silence:.0f} s: {'; '.join(evidence)}."
+        message = f"Hung for {span(silence)}: {'; '.join(evidence)}."
         if due:
             return Verdict(
                 type="SchedulerProgressing",
@@ -144,8 +147,13 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
             evidence=tuple(evidence),
         )
         return Verdict(type="SchedulerProgressing", status=Status.FALSE, reason="Hung", message=message, calls=(call,))
+    failing = "; ".join(p.said(failures or quick))
+    odd = f"odd after {span(limit)}: {why}"
+    quiet = silence >= SILENT_S
     message = (
-        f"No step of the engine for {silence:.0f} s (odd after {limit:.0f} s: {why}); {'; '.join(p.said(failures or quick))}."
+        f"No step of the engine for {span(silence)} ({odd}); {failing}."
+        if quiet
+        else f"Probes fail: {failing}; the engine last moved {ago(silence)} ({odd})."
     )
     calls: tuple[Call, ...] = ()
     if silence >= limit * 0.6 and failures:
@@ -153,7 +161,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
     return Verdict(
         type="SchedulerProgressing",
         status=Status.UNKNOWN,
-        reason="Silent" if silence >= 30 else "ProbeFailed",
+        reason="Silent" if quiet else "ProbeFailed",
         message=message,
         calls=calls,
     )
@@ -187,14 +195,14 @@ def deep_health_since(f: Facts, t: float) -> bool:
 
 
 def _hang_evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]) -> list[str]:
-    out = [f"no batch for {now - moved:.0f} s"] if f.work.stepped_at is not None else ["no batch was ever seen in this life"]
+    out = [f"no batch for {span(now - moved)}"] if f.work.stepped_at is not None else ["no batch was ever seen in this life"]
     if f.work.counters_frozen(now):
         scrape = f.work.scrape
         assert scrape is not None
         out.append(f"token counters frozen with {scrape.values.get('num_running_reqs', 0):.0f} running")
     out += p.said(failures)
     if f.work.heartbeat_at is not None and f.work.heartbeat_at <= moved + 1:
-        out.append(f"last heartbeat {now - f.work.heartbeat_at:.0f} s ago")
+        out.append(f"last heartbeat {ago(now - f.work.heartbeat_at)}")
     odd = f.devices.oddity(now)
     if odd:
         out.append(odd)
@@ -209,7 +217,7 @@ def _engine_watchdog_due(f: Facts, silence: float, now: float) -> str | None:
     if limit <= 0 or not f.work.in_hand(now):
         return None
     if limit - 30 <= silence <= 1.5 * limit + 45:
-        return f"the engine's own watchdog ({limit:.0f} s) is due and goes first"
+        return f"the engine's own watchdog ({span(limit)}) is due and goes first"
     return None
 
 
@@ -230,7 +238,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
                 message="No request was seen to end yet, and no canary has failed.",
             )
         return Verdict(
-            type=kind, status=Status.TRUE, reason="Completing", message=f"A request was seen to end {now - reached:.0f} s ago."
+            type=kind, status=Status.TRUE, reason="Completing", message=f"A request was seen to end {ago(now - reached)}."
         )
     begun = max(chats[0].began, f.forgiven_at or chats[0].began, f.pause.ended_at or chats[0].began)
     completing = work.ends_seen and ended is not None and ended > begun
@@ -242,13 +250,13 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     queue = work.figure("num_queue_reqs", "queue") or 0.0
     running = work.figure("num_running_reqs", "running") or 0.0
     room = has_room(f, running)
-    evidence = [*p.said(chats), f"{running:.0f} running, {queue:.0f} queued"]
+    evidence = [*p.said(chats), f.load()]
     if ended is not None and completing:
         return Verdict(
             type=kind,
             status=Status.TRUE,
             reason="SlowButCompleting",
-            message=f"Canaries fail, but a request ended {now - ended:.0f} s ago ({running:.0f} running, {queue:.0f} queued).",
+            message=f"Canaries fail, but a request ended {ago(now - ended)} ({f.load()}).",
         )
     if f.life.arg("disaggregation_mode", "null") not in (None, "null", ""):
         return Verdict(
@@ -273,7 +281,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     moving = work.stepped_at is not None and work.stepped_at > begun
     if lasting >= policy.stall_s * slower and enough and moving and queue <= 0 and not blind_front and not f.senses.deaf(now):
         out = "no request has ended" if work.ends_seen else "nothing was seen to end"
-        message = f"Stalled for {lasting:.0f} s: batches go on, but {out}; {'; '.join(evidence)}."
+        message = f"Stalled for {span(lasting)}: batches go on, but {out}; {'; '.join(evidence)}."
         call = Call(
             want=Want.RESTART,
             reason="NothingReachesUsers",
@@ -283,7 +291,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             evidence=tuple(evidence),
         )
         return Verdict(type=kind, status=Status.FALSE, reason="Stalled", message=message, calls=(call,))
-    message = f"Canaries have failed for {lasting:.0f} s: {'; '.join(evidence)}."
+    message = f"Canaries have failed for {span(lasting)}: {'; '.join(evidence)}."
     return Verdict(type=kind, status=Status.UNKNOWN, reason="CanariesFail", message=message)
 
 
@@ -305,13 +313,13 @@ def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running:
     if lasting < policy.stall_s * 2 or len(failing) < 2 or (queue < 3 and lasting < policy.stall_s * 4):
         return None
     evidence = (
-        f"no prefill for {lasting:.0f} s",
-        f"{running:.0f} running, {queue:.0f} queued",
+        f"no prefill for {span(lasting)}",
+        f.load(),
         "room for more",
         *p.said(failing),
     )
     message = (
-        f"Nothing was let in for {lasting:.0f} s with {queue:.0f} queued, {running:.0f} running and room for "
+        f"Nothing was let in for {span(lasting)} with {queue:.0f} queued, {running:.0f} running and room for "
         f"more; {'; '.join(p.said(failing))}."
     )
     call = Call(want=Want.RESTART, reason="NotAdmitting", message=message, severity=Severity.CRITICAL, evidence=evidence)

@@ -3,12 +3,15 @@
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.wording import ago, counted, quoted, span
 
 SPARED_S = 25.0
 """So long after any other fatal line SGLang must have noticed the death by itself (it looks once a second, 0.5.10 and later)."""
 DYING_S = 100.0
 """SGLang sleeps, dumps and waits up to 76 s with its port open before it ends after a child's death (0.5.13 and
 later, measured)."""
+NAMED = 4
+"""So many processes are named in a sentence."""
 
 
 def judge(f: Facts, now: float) -> Verdict:
@@ -30,9 +33,14 @@ def judge(f: Facts, now: float) -> Verdict:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No engine process was seen yet.")
     if not gone:
         return Verdict(
-            type=kind, status=Status.TRUE, reason="AllPresent", message=f"{len(r.known)} engine processes, all present."
+            type=kind,
+            status=Status.TRUE,
+            reason="AllPresent",
+            message=f"{counted(len(r.known), 'engine process', 'engine processes')}, all present.",
         )
-    names = ", ".join(f"{x.name} (pid {x.pid})" for x in gone)
+    names = ", ".join(f"{x.name} (pid {x.pid})" for x in gone[:NAMED]) + (
+        f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+    )
     message = f"Gone from the unit while its main process lives on: {names}; nobody will answer for it."
     if f.life.arg("dp_size", 1) not in (1, None) and not f.life.arg("enable_dp_attention"):
         message = f"Gone from the unit: {names}; one data-parallel replica is dead, its requests hang, the others serve."
@@ -42,7 +50,7 @@ def judge(f: Facts, now: float) -> Verdict:
         message=message,
         severity=Severity.CRITICAL,
         advice="Look at the kernel log and at a core dump for why it ended.",
-        evidence=(f"{len(r.known)} engine processes were seen, {len(r.known) - len(gone)} are left", "the main process is alive"),
+        evidence=(f"engine processes seen: {len(r.known)}, left: {len(r.known) - len(gone)}", "the main process is alive"),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="ProcessGone", message=message, calls=(call,))
 
@@ -53,11 +61,11 @@ def _dying(f: Facts, now: float) -> Verdict | None:
     if life.dying_at is None or life.dying_line is None:
         return None
     age = now - life.dying_at
-    text = (life.cause or life.dying_line).message[:160]
+    text = quoted((life.cause or life.dying_line).message)
     diagnose = Call(want=Want.DIAGNOSE, reason="FatalLine", message=f"A fatal line: {text}", severity=Severity.WARNING)
     served_since = f.probes.last_answer(("chat",)) or 0.0
     if f.work.stepped_at is not None and f.work.stepped_at > life.dying_at + 10 and age > 20:
-        message = f"It printed a fatal line {age:.0f} s ago ({text}), but goes on working."
+        message = f"It printed a fatal line {ago(age)} ({text}), but goes on working."
         return Verdict(
             type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineSurvived", message=message, calls=(diagnose,)
         )
@@ -65,14 +73,14 @@ def _dying(f: Facts, now: float) -> Verdict | None:
     if age >= limit and f.ranks.gone(now) and not life.end_announced:
         return None
     if age < max(limit, DYING_S if not f.ranks.gone(now) else limit) or served_since > life.dying_at:
-        message = f"Dying for {age:.0f} s: {text}"
+        message = f"Dying{f' for {span(age)}' if age >= 1 else ''}: {text}"
         return Verdict(type="ProcessesPresent", status=Status.FALSE, reason="Dying", message=message, calls=(diagnose,))
     if not life.end_announced and not f.probes.failures_since(life.dying_at, ("health", "chat", "prefix", "models")):
-        message = f"It printed a line that servers die of {age:.0f} s ago ({text}), but nothing has failed since."
+        message = f"It printed a line that servers die of {ago(age)} ({text}), but nothing has failed since."
         return Verdict(
             type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineAlone", message=message, calls=(diagnose,)
         )
-    message = f"It printed a fatal line {age:.0f} s ago and neither ended nor worked since: {text}"
+    message = f"It printed a fatal line {ago(age)} and neither ended nor worked since: {text}"
     call = Call(want=Want.RESTART, reason="DyingNeverEnded", message=message, severity=Severity.CRITICAL, evidence=(text,))
     return Verdict(
         type="ProcessesPresent", status=Status.FALSE, reason="DyingNeverEnded", message=message, calls=(diagnose, call)

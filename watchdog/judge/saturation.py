@@ -3,6 +3,7 @@
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Status, Verdict, Want
+from watchdog.wording import span
 
 LONG_S = 480.0
 """A queue that never empties for so long is more than a burst."""
@@ -16,11 +17,10 @@ def judge(f: Facts, now: float) -> Verdict:
     if f.life.phase() is not Phase.SERVING:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
     queue = f.work.figure("num_queue_reqs", "queue")
-    running = f.work.figure("num_running_reqs", "running")
     chats = f.probes.failures_since(-1e18, ("chat", "prefix"))
     full = f.probes.queue_full_at is not None and now - f.probes.queue_full_at < 120
     if full:
-        message = f"The request queue is full (503), {queue or 0:.0f} waiting: the server works at its limit."
+        message = f"The request queue is full (503; {f.load()}): the server works at its limit."
         call = Call(
             want=Want.ALERT,
             reason="QueueFull",
@@ -31,11 +31,13 @@ def judge(f: Facts, now: float) -> Verdict:
     if f.pause.holds(now):
         return Verdict(type=kind, status=Status.UNKNOWN, reason="Paused", message=f"Generation is paused: {f.pause.said}.")
     since = f.work.queue_since
-    if queue is None or queue <= 0 or since is None:
-        return Verdict(type=kind, status=Status.TRUE, reason="NoQueue", message=f"{running or 0:.0f} running, none waiting.")
+    if queue is None:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="How many requests wait is not known yet.")
+    if queue <= 0 or since is None:
+        return Verdict(type=kind, status=Status.TRUE, reason="NoQueue", message=f"No request waits: {f.load()}.")
     lasting = now - max(since, f.forgiven_at or since, f.pause.ended_at or since)
     stepping = f.work.stepped_at is not None and now - f.work.stepped_at < 120
-    shown = f"{queue:.0f} waiting and {running or 0:.0f} running for {lasting / 60:.0f} min"
+    shown = f"{f.load()} for {span(lasting)}"
     waits = len(chats) >= 2 or f.first_token_wait_s(now) > WAIT_S
     if lasting >= LONG_S and waits and stepping:
         message = f"Saturated: {shown}; first tokens take minutes, but the engine works as fast as it can."

@@ -31,13 +31,15 @@ WORST = (
     "LogClean",
     "Sighted",
 )
-DOUBTS = {
-    "SchedulerProgressing": ("Silent", "ProbeFailed"),
-    "RequestsCompleting": ("CanariesFail",),
-    "AnswersSane": ("OddAnswer", "CanaryErrors"),
-    "ProbesAccepted": ("SomeRefused",),
-}
-"""What is unknown because something speaks against it that does not suffice yet: type → reasons, the weightiest first."""
+DOUBTS = (
+    ("SchedulerProgressing", "Silent"),
+    ("RequestsCompleting", "CanariesFail"),
+    ("AnswersSane", "OddAnswer"),
+    ("AnswersSane", "CanaryErrors"),
+    ("SchedulerProgressing", "ProbeFailed"),
+    ("ProbesAccepted", "SomeRefused"),
+)
+"""(type, reason) of what is unknown because something speaks against it that does not suffice yet, the weightiest first."""
 
 LONGEST = 240
 """Characters of the sentence: it stands in STATUS=, on one line of a terminal and in the title of a page."""
@@ -91,12 +93,12 @@ def worst(engine: Engine) -> Condition | None:
 
 def doubts(engine: Engine) -> list[Condition]:
     """What something speaks against, though not enough to be sure; the weightiest first."""
-    known = [(engine.conditions.get(kind), reasons) for kind, reasons in DOUBTS.items()]
-    return [c for c, reasons in known if c is not None and c.status is Status.UNKNOWN and c.reason in reasons]
+    unknown = {(c.type, c.reason): c for c in engine.conditions.values() if c.status is Status.UNKNOWN}
+    return [unknown[doubt] for doubt in DOUBTS if doubt in unknown]
 
 
 def _outweighs(doubt: Condition, bad: Condition) -> bool:
-    return WORST.index(doubt.type) < WORST.index(bad.type)
+    return doubt.reason != "ProbeFailed" and WORST.index(doubt.type) < WORST.index(bad.type)
 
 
 def _odd_answer(f: Facts, now: float) -> str | None:
@@ -125,7 +127,7 @@ def _well(f: Facts, engine: Engine, now: float) -> str:
 def _held(c: Condition, now: float) -> str:
     """A condition that does not hold, with since when."""
     said = _short(c.message)
-    return said if TIMED.search(said) else f"{said} (for {span(now - c.since)})"
+    return said if TIMED.search(said) else f"{said} ({'just now' if now - c.since < 1 else f'for {span(now - c.since)}'})"
 
 
 def _short(message: str) -> str:

@@ -3,6 +3,7 @@
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.shapes import STEADY
 from watchdog.judge.verdict import Call, Status, Verdict, Want
+from watchdog.wording import span
 
 
 def judge(f: Facts, now: float) -> Verdict:
@@ -20,7 +21,7 @@ def judge(f: Facts, now: float) -> Verdict:
         return Verdict(
             type=kind, status=Status.UNKNOWN, reason="OddShape", message=f"The last answer had another shape: {change}."
         )
-    message = f"Answers have had another shape for {(now - since) / 60:.0f} min: {change}."
+    message = f"Answers have had another shape for {span(now - since)}: {change}."
     advice = "Compare the parsers, the chat template and the model with the deployment before; if it is meant, `acknowledge` it."
     call = Call(want=Want.ALERT, reason="AnswerShapeChanged", message=message, advice=advice, evidence=(change,))
     return Verdict(type=kind, status=Status.FALSE, reason="AnswerShapeChanged", message=message, calls=(call,))

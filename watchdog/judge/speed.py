@@ -6,6 +6,7 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.speed import WINDOW_S, Steady
 from watchdog.judge.verdict import Call, Status, Verdict, Want
+from watchdog.wording import counted, span
 
 SLOW = 2.0
 """A step that takes so many times as long as usual, in the best quarter of the last minutes, is slow."""
@@ -43,7 +44,7 @@ def decode(f: Facts, now: float) -> Verdict:
     kind = "DecodeSpeed"
     crawl = f.speed.per_request.now(now)
     if crawl is not None and crawl < CRAWL:
-        message = f"It crawls: one request gets {crawl:.2f} tokens a second, for {WINDOW_S / 60:.0f} min now."
+        message = f"It crawls: one request gets {crawl:.2f} tokens a second, for {span(WINDOW_S)} now."
         return _slow(f, kind, message)
     compared = list(_compared(f, now))
     if not compared:
@@ -56,9 +57,12 @@ def decode(f: Facts, now: float) -> Verdict:
     count, size, step, usual = max(compared)
     shown = f"a decode step takes {step * 1000:.0f} ms with {_range(size)} running (usually {usual * 1000:.0f} ms)"
     if step > SLOW * usual:
-        return _slow(f, kind, f"Decoding is slow: {shown}, for {WINDOW_S / 60:.0f} min now, whatever was asked.")
+        return _slow(f, kind, f"Decoding is slow: {shown}, for {span(WINDOW_S)} now, whatever was asked.")
     return Verdict(
-        type=kind, status=Status.TRUE, reason="AsUsual", message=f"{shown[:1].upper()}{shown[1:]}, over {count} figures."
+        type=kind,
+        status=Status.TRUE,
+        reason="AsUsual",
+        message=f"{shown[:1].upper()}{shown[1:]}, over {counted(count, 'figure')}.",
     )
 
 

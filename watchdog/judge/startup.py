@@ -5,6 +5,7 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.startup import Phase as Step
+from watchdog.wording import ago, quoted, span
 
 CPU_BUSY_CORES = 0.5
 AFTER_GRAPHS = (Step.GRAPHS, Step.HOST_POOL, Step.WARM_UP, Step.READY)
@@ -37,22 +38,21 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         limit *= 2
     where = f"{title}{f' {start.bar:.0%}' if start.bar is not None else ''}"
     if life.dying_at is not None:
-        return Verdict(type=kind, status=Status.FALSE, reason="StartFails", message=f"The start fails in {where}: {_cause(f)}")
+        return Verdict(type=kind, status=Status.FALSE, reason="StartFails", message=f"The start fails in {where}: {_cause(f)}.")
     if silence < limit:
         eta = f.eta_s(now)
-        left = f", about {_minutes(eta)} to go" if eta is not None else ""
-        message = f"Starting for {_minutes(now - since)}: {where}{left}; last progress {silence:.0f} s ago ({start.progress_by})."
+        left = f", about {span(eta)} to go" if eta is not None else ""
+        sign = f"last progress {ago(silence)} ({start.progress_by})"
+        message = f"Starting for {span(now - since)}: {where}{left}; {sign}."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="Starting", message=message)
     evidence = (
         f"phase {where}",
-        f"last progress {silence:.0f} s ago: {start.progress_by}",
+        f"last progress {ago(silence)}: {start.progress_by}",
         "memory, GPU memory and reading stand still",
         "no compiler",
     )
-    message = (
-        f"Stuck in {where} for {_minutes(silence)}: no line, no growing memory, no reading, no compiler since "
-        f"{start.progress_by}."
-    )
+    still = "no line, no growing memory, no reading, no compiler"
+    message = f"Stuck in {where} for {span(silence)}: {still}; the last sign: {start.progress_by}."
     call = Call(
         want=Want.RESTART,
         reason="StartStuck",
@@ -66,8 +66,4 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
 
 def _cause(f: Facts) -> str:
     line = f.life.cause or f.life.dying_line
-    return line.message[:200] if line else "unknown"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return quoted(line.message) if line else "unknown"

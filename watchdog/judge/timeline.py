@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from watchdog.wording import counted
+
 ALWAYS = ("restart", "withhold", "plan_restart")
 
 
@@ -26,8 +28,9 @@ def timeline(events: Iterable[dict[str, Any]], started: str) -> Iterator[str]:
                 word = "holds again" if e["status"] == "True" else "is unknown"
                 yield f"{_at(e['t'], zero)}    {e['type']} {word} ({e['reason']}): {e['message']}"
         elif e["event"] == "end":
-            counts = f"{e['restarts']} restarts, {e['alerts']} alerts; {e['observations']} observations"
-            skipped = f", {e['skipped']} lines skipped" if e["skipped"] else ""
+            told = [counted(e[f"{thing}s"], thing) for thing in ("restart", "alert", "observation")]
+            counts = f"{told[0]}, {told[1]}; {told[2]}"
+            skipped = f", {counted(e['skipped'], 'line')} skipped" if e["skipped"] else ""
             yield f"{_at(e['t'], zero)} -- end: {counts}{skipped}"
 
 

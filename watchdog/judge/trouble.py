@@ -3,6 +3,7 @@
 from watchdog.judge.facts import Facts
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.loglines import Mark
+from watchdog.wording import ago, quoted
 
 ADVICE: dict[Mark, str] = {
     Mark.HICACHE_TROUBLE: (
@@ -25,8 +26,8 @@ def judge(f: Facts, now: float) -> Verdict:
     ]
     if not recent:
         return Verdict(type=kind, status=Status.TRUE, reason="NothingOdd", message="No line of this life tells of trouble.")
-    _, line = recent[-1]
-    message = f"The log says: {line.message[:200]}"
+    t, line = recent[-1]
+    message = f"The log said {ago(now - t)}: {quoted(line.message, 200)}."
     call = Call(want=Want.ALERT, reason=_reason(line.mark), message=message, severity=Severity.WARNING, advice=ADVICE[line.mark])
     return Verdict(type=kind, status=Status.FALSE, reason=call.reason, message=message, calls=(call,))
 

@@ -11,6 +11,7 @@ from watchdog.judge.facts.life import Death, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.loglines import Mark
 from watchdog.units import format_gib as gib
+from watchdog.wording import ago, quoted, span
 
 MIB = 1024**2
 UNKILLABLE_S = 120.0
@@ -141,9 +142,9 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
     need = 1 if once else 3 if last.mark is Mark.HICACHE_TROUBLE else 2
     if alike < need:
         return
-    text = last.text[:200] or last.code
+    text = quoted(last.text) if last.text else last.code
     times = "of what the next one would meet again" if alike == 1 else f"{alike} times in a row of the same cause"
-    message = f"The start has died {times}: {text}"
+    message = f"The start has died {times}: {text}."
     advice = _advice(last)
     # The first death alone withholds only what systemd itself has given up: it may still be lucky.
     unmet = alike >= 2 or f.life.down
@@ -200,8 +201,7 @@ def _killed_for_memory(f: Facts, now: float) -> Iterator[Call]:
     kills = [d for d in f.life.deaths if d.code == "oom-kill" and not d.asked and now - d.t < DAY_S]
     if len(kills) < 2 or not _not_up(f):
         return
-    ago = f"{(now - kills[-1].t) / 60:.0f} min ago"
-    message = f"The kernel has killed it for want of memory {len(kills)} times in 24 h, {ago} the last time."
+    message = f"The kernel has killed it for want of memory {len(kills)} times in 24 h, the last time {ago(now - kills[-1].t)}."
     evidence = tuple(f"oom-kill after {d.lived_s or 0:.0f} s" for d in kills)
     yield _veto("KilledForMemory", message, OOM_ADVICE, evidence, unmet=True)
 
@@ -214,14 +214,15 @@ def _start_fails(f: Facts, now: float) -> Iterator[Call]:
     if life.cause.mark not in LASTING:
         return
     advice = ADVICE[life.cause.mark]
-    message = f"The start failed {now - life.dying_at:.0f} s ago and its main process has not ended: {life.cause.message[:200]}"
+    said = quoted(life.cause.message)
+    message = f"The start failed {ago(now - life.dying_at)} and its main process has not ended: {said}."
     yield _veto("StartFailed", message, f"{advice} Then restart it by hand.", unmet=True)
 
 
 def _unkillable(f: Facts, now: float) -> Iterator[Call]:
     u = f.life.unit
     if f.life.down and f.ranks.left:
-        names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state})" for x in f.ranks.left[:4])
+        names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state or 'unknown'})" for x in f.ranks.left[:4])
         message = f"systemd holds the unit to be down, but SIGKILL did not end {names}: a new start would find its GPU taken."
         unmet = bool(f.life.deaths) and not f.life.deaths[-1].asked
         yield from _reboot(message, unmet=unmet)
@@ -233,8 +234,8 @@ def _unkillable(f: Facts, now: float) -> Iterator[Call]:
     left = f.ranks.last.procs if f.ranks.last is not None else []
     if lasting < limit or not left:
         return
-    names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state})" for x in left[:4])
-    message = f"The stop has lasted {lasting:.0f} s and SIGKILL did not end {names}: stuck in the kernel."
+    names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state or 'unknown'})" for x in left[:4])
+    message = f"The stop has lasted {span(lasting)} and SIGKILL did not end {names}: stuck in the kernel."
     yield from _reboot(message, unmet=True)
 
 

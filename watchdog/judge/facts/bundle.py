@@ -330,6 +330,13 @@ class Facts:
         doing = f"{running:.0f} running" if running else "busy with a prompt"
         return doing + (f", {queue:.0f} waiting" if queue else "")
 
+    def load(self) -> str:
+        """How many requests the server has, as a phrase: "3 running, 5 queued"."""
+        running = self.work.figure("num_running_reqs", "running")
+        queue = self.work.figure("num_queue_reqs", "queue")
+        shown = ["unknown" if x is None else f"{x:.0f}" for x in (running, queue)]
+        return "load unknown" if running is None and queue is None else f"{shown[0]} running, {shown[1]} queued"
+
     def eta_s(self, now: float) -> float | None:
         """How long the start still takes, from earlier starts; None if nothing is known."""
         since = self.life.since

@@ -3,6 +3,7 @@
 from collections import deque
 
 from watchdog.observation import Probe
+from watchdog.wording import span
 
 GENERATING = ("health", "chat", "prefix")
 
@@ -94,9 +95,11 @@ def said(attempts: list[Attempt]) -> list[str]:
     for a in attempts:
         o = a.probe
         if o.outcome == "status":
-            word = f"{o.probe} gave {o.status} after {o.total_s or 0:.0f} s"
+            word = (
+                f"{o.probe} gave {o.status} {'at once' if (o.total_s or 0.0) < 1 else f'after {span(round(o.total_s or 0.0))}'}"
+            )
         elif o.outcome in ("timeout", "connect_timeout"):
-            word = f"{o.probe} had no answer within {o.limit_s or o.total_s or 0:.0f} s"
+            word = f"{o.probe} had no answer within {span(o.limit_s or o.total_s or 0)}"
         else:
             word = f"{o.probe} was {o.outcome}"
         counts[word] = counts.get(word, 0) + 1
