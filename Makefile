@@ -7,7 +7,7 @@ BIN := .venv/bin
 PYTEST := export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && $(BIN)/python -m pytest
 export PYTHON SYSTEM_PACKAGES
 
-.PHONY: help setup demo test test-unit test-external test-install deb test-browser lint format bench docs lock clean as-root
+.PHONY: help setup demo test test-unit test-external test-install test-containers deb test-browser lint format bench docs lock clean as-root
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,9 +35,11 @@ test-browser: as-root  ## the tests of the status page in a real Chromium (Debia
 deb:  ## build the Debian package for this release of Debian: dist/sglang-watchdog_VERSION_ARCH.deb
 	@packaging/deb.sh
 
-test-install: as-root deb  ## install, set up, upgrade and purge the package in a fresh Debian root (root, debootstrap, network)
-	@tests/install/clean_root.sh "$$(. /etc/os-release && echo $$VERSION_CODENAME)" "$(CURDIR)/.cache/roots/clean"
-	@$(PYTEST) tests/install/install_deb.py
+test-install: as-root  ## install, set up, upgrade and purge the package in a fresh Debian root; SUITE=trixie: in another (root, network)
+	@tests/install/run.sh deb $(SUITE)
+
+test-containers: as-root  ## watch servers in podman's containers, in a fresh Debian root; SUITE= as above (root, network)
+	@tests/install/run.sh containers $(SUITE)
 
 lint: setup  ## ruff and mypy --strict
 	@$(BIN)/ruff check .

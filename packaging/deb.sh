@@ -46,20 +46,20 @@ rm -rf "$ROOT$HOME_DIR/include" "$ROOT$HOME_DIR/lib64"
 find "$SITE" \( -name '*.c' -o -name '*.h' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.pyi' -o -name '*.cpp' \) -type f -delete
 find "$SITE" -type d \( -name tests -o -name test -o -name __pycache__ -o -name .hash \) -prune -exec rm -rf {} +
 find "$SITE" -name direct_url.json -delete
-find "$SITE" -name '*.so*' -type f -exec strip --strip-unneeded {} +
+find "$SITE" \( -name '*.so' -o -name '*.so.*' \) -type f -exec strip --strip-unneeded {} +
 find "$SITE" -type f -exec chmod 644 {} +
 
 DOC=$ROOT/usr/share/doc/sglang-watchdog
 install -d "$ROOT/usr/bin" "$ROOT/usr/share/man/man1" "$ROOT/usr/share/lintian/overrides" "$DOC/examples"
 ln -s ../lib/sglang-watchdog/bin/sglang-watchdog "$ROOT/usr/bin/sglang-watchdog"
-install -Dm644 units/sglang-watchdog.service "$ROOT/usr/lib/systemd/system/sglang-watchdog.service"
+install -Dm644 -t "$ROOT/usr/lib/systemd/system" units/sglang-watchdog.service units/sglang-watchdog-stacks.socket units/sglang-watchdog-stacks@.service
 install -Dm644 units/sglang-watchdog.sysusers "$ROOT/usr/lib/sysusers.d/sglang-watchdog.conf"
 install -Dm644 packaging/completions/sglang-watchdog.bash "$ROOT/usr/share/bash-completion/completions/sglang-watchdog"
 install -m644 config/*.toml units/server.conf units/sglang-watchdog.rules packaging/prometheus/*.rules.yml packaging/grafana/*.json "$DOC/examples"
 install -d "$DOC/examples/profiles"
 install -m644 config/profiles/*.toml "$DOC/examples/profiles"
 install -m644 docs/*.md "$DOC"
-install -m644 packaging/debian/copyright "$DOC/copyright"
+install -m644 -t "$DOC" packaging/debian/copyright packaging/debian/README.Debian
 install -m644 packaging/debian/overrides "$ROOT/usr/share/lintian/overrides/sglang-watchdog"
 "$BUILD/tools/bin/python" -m pip --python "$ROOT$HOME_DIR/bin/python3" list --format=freeze 2>/dev/null | grep -v '^sglang' > "$DOC/dependencies.txt" || true
 "$ROOT$HOME_DIR/bin/python3" -P packaging/man/write_man.py "$VERSION" "$SOURCE_DATE_EPOCH" "$ROOT/usr/share/man/man1/sglang-watchdog.1"

@@ -1,19 +1,36 @@
-"""The Debian package in a fresh root: installed, set up, upgraded, downgraded and purged (`make test-install`)."""
+"""The Debian package in a fresh root: installed, set up, upgraded, downgraded and purged (`make test-install`).
+
+ROOT is the folder of the root, DEB the package that was built for its suite (tests/install/run.sh).
+"""
 
 import json
+import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.box.box import PROJECT, Box, wait_for
+from tests.box.box import Box, wait_for
 
-CLEAN = PROJECT / ".cache/roots/clean"
+CLEAN = Path(os.environ["ROOT"]).resolve()
+DEB = Path(os.environ["DEB"]).resolve()
 CONFIG = "/etc/sglang-watchdog/sglang-watchdog.toml"
 RULE = "/etc/polkit-1/rules.d/50-sglang-watchdog.rules"
 STATE = "/var/lib/sglang-watchdog/kimi/state.json"
+STACKS = "sglang-watchdog-stacks.socket"
+THEIRS = "/etc/systemd/system/sglang-two.service.d/50-sglang-watchdog.conf"
+ASK = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect("/run/sglang-watchdog-stacks.sock")
+s.sendall(b"sglang-kimi.service\\n")
+while piece := s.recv(65536):
+    sys.stdout.write(piece.decode())
+"""
 SERVER = """[Unit]
 Description=SGLang (stand-in)
 [Service]
@@ -37,9 +54,9 @@ def repacked(deb: Path, version: str, into: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    deb = max((PROJECT / "dist").glob("*.deb"), key=lambda p: p.stat().st_mtime)
     folder = tmp_path_factory.mktemp("packages")
-    return {version: repacked(deb, version, folder) for version in ("1", "2")}
+    shutil.copy(Path(sys.executable).with_name("py-spy"), folder)
+    return {version: repacked(DEB, version, folder) for version in ("1", "2")}
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +82,27 @@ def up(host: Box) -> bool:
     return host.run("sglang-watchdog", "status", "--json", check=False).stdout.startswith("{")
 
 
+def test_lintian_finds_no_fault() -> None:
+    """But those that packaging/debian/overrides gives reasons for."""
+    done = subprocess.run(
+        ["lintian", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0", DEB],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 def test_it_is_installed_but_does_not_start_before_it_is_set_up(host: Box) -> None:
     assert host.run("sglang-watchdog", "--version").stdout.startswith("sglang-watchdog ")
     assert "sglang-watchdog" in host.run("id", "sglang-watchdog").stdout
     assert "systemd-journal" in host.run("id", "-nG", "sglang-watchdog").stdout
     assert host.show("sglang-watchdog.service", "LoadState") == "loaded"
     assert host.show("sglang-watchdog.service", "ActiveState") == "inactive"
-    assert host.run("systemctl", "is-enabled", "sglang-watchdog.service", check=False).stdout.strip() == "disabled"
+    for unit in ("sglang-watchdog.service", STACKS):
+        assert host.run("systemctl", "is-enabled", unit, check=False).stdout.strip() == "disabled"
+    assert host.run("dpkg-query", "-W", "-f", "${Conffiles}", "sglang-watchdog").stdout == "", "README.Debian says why"
+    assert not host.run("find", "/etc", "-name", "*sglang-watchdog*").stdout
     assert host.run("test", "-s", "/usr/share/bash-completion/completions/sglang-watchdog")
     shut = host.run(
         "find", "/usr/lib/sglang-watchdog", "/usr/share/doc/sglang-watchdog", "-perm", "/o+w", "!", "-type", "l"
@@ -107,10 +138,26 @@ def test_setup_again_changes_nothing_and_another_server_is_added(host: Box) -> N
     said = host.run("sglang-watchdog", "setup", "--dry-run").stdout
     assert "will write" not in said, said
     server(host, "two", 31001)
-    host.run("sglang-watchdog", "setup", "--unit", "sglang-two", "--yes")
+    host.write(THEIRS, "# theirs\n")
+    host.run("sglang-watchdog", "setup", "--unit", "sglang-two", "--replace", "--yes")
+    assert "KillMode=mixed" in host.run("cat", THEIRS).stdout
     rule = host.run("cat", RULE).stdout
     assert '["sglang-kimi.service", "sglang-two.service"]' in rule
     wait_for(lambda: up(host) and [s["name"] for s in status(host)["servers"]] == ["two", "kimi"], 20, "both are watched")
+
+
+def test_the_stacks_helper_is_a_choice(host: Box, packages: dict[str, Path]) -> None:
+    assert "optional: --stacks installs a helper" in host.run("sglang-watchdog", "setup", "--dry-run").stdout
+    said = host.run("sglang-watchdog", "setup", "--stacks", "--yes").stdout
+    assert "py-spy is not installed" in said and f"{STACKS} is enabled and listens" in said
+    ask = ("runuser", "-u", "sglang-watchdog", "--", "python3", "-c", ASK)
+    told = host.run(*ask).stdout
+    assert told.startswith("ok\nStacks of sglang-kimi.service") and "waits in " in told
+    assert "Python stacks: py-spy is not installed (looked for /usr/lib/sglang-watchdog/bin/py-spy" in told
+    host.run("install", "-m755", str(packages["1"].with_name("py-spy")), "/usr/local/bin/py-spy")
+    told = host.run(*ask).stdout
+    assert "    <module> (" in told and "py-spy failed" not in told, told
+    assert "optional: --stacks" not in host.run("sglang-watchdog", "setup", "--dry-run").stdout
 
 
 def test_a_configuration_that_a_person_changed_stays(host: Box) -> None:
@@ -160,19 +207,23 @@ def test_a_removal_keeps_the_configuration_and_a_purge_leaves_nothing(host: Box)
     left = host.run(
         "find", "/etc", "/usr", "/var", "/run", "-xdev", "-name", "*sglang-watchdog*", "-not", "-path", "/var/log/journal/*"
     ).stdout
-    assert left == ""
+    assert left == f"{THEIRS}\n", "what setup had replaced has come back"
+    assert host.run("cat", THEIRS).stdout == "# theirs\n"
     assert host.run("id", "sglang-watchdog", check=False).returncode != 0
 
 
 def test_without_a_package_setup_brings_unit_and_user_and_takes_them_back(host: Box) -> None:
     program = "/opt/sglang-watchdog/bin/sglang-watchdog"
-    host.run("rm", "-rf", "/etc/systemd/system/sglang-two.service")
+    host.run("rm", "-rf", "/etc/systemd/system/sglang-two.service", str(Path(THEIRS).parent))
     server(host, "kimi", 31002, program)
-    said = host.run(program, "setup", "--yes", check=False)
+    said = host.run(program, "setup", "--stacks", "--yes", check=False)
     assert said.returncode == 0, said.stdout + said.stderr
     assert host.show("sglang-watchdog.service", "ActiveState") == "active"
     assert f"path={program}" in host.show("sglang-watchdog.service", "ExecStart")
+    told = host.run("runuser", "-u", "sglang-watchdog", "--", "python3", "-c", ASK).stdout
+    assert told.startswith("ok\nStacks of sglang-kimi.service") and "    <module> (" in told, told
     host.run(program, "setup", "--undo", "--yes")
+    assert host.run("test", "-e", "/run/sglang-watchdog-stacks.sock", check=False).returncode != 0
     left = host.run("find", "/etc", "-name", "*sglang-watchdog*").stdout
     assert left == ""
     assert host.show("sglang-watchdog.service", "ActiveState") == "inactive"

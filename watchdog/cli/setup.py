@@ -42,6 +42,11 @@ def add(commands: Any) -> None:
         p.add_argument(option, action="append", default=[], metavar="[UNIT=]VALUE", help=f"{what}; UNIT= where there are several")
     p.add_argument("--mode", choices=("observe", "alert", "act"), default="act", help="what the daemon may do (default: act)")
     p.add_argument("--no-server-drop-in", action="store_true", help="leave the servers' units as they are")
+    p.add_argument(
+        "--stacks",
+        action="store_true",
+        help="install the stacks helper too: it may read the servers' processes, so that evidence shows where they hang",
+    )
     p.add_argument("--no-start", action="store_true", help="do not enable and start the service")
     p.add_argument(
         "--replace", action="store_true", help="replace files that a person wrote or changed, too; they are kept for --undo"
@@ -106,6 +111,7 @@ def _wanted(args: argparse.Namespace) -> "Wanted":
         server_drop_ins=not args.no_server_drop_in,
         start=not args.no_start,
         replace=args.replace,
+        stacks=args.stacks,
     )
 
 
@@ -140,6 +146,8 @@ def _show(proposal: "Proposal", wanted: "Wanted", manifest: "Manifest") -> None:
         print(textwrap.indent(file.text.rstrip(), "  | ", lambda _: True))
     for file, state in stay:
         print(f"\nleaves {file.path} ({file.why}): {state}" + (", --replace would replace it" if state != "as it is" else ""))
+    if wanted.stacks:
+        print("\nwill enable and start sglang-watchdog-stacks.socket")
     if wanted.start:
         print("\nwill enable and (re)start sglang-watchdog.service; no server is restarted")
     for remark in proposal.remarks:
@@ -152,7 +160,9 @@ def _undo(args: argparse.Namespace, manifest: "Manifest") -> int:
 
     if not manifest.entries:
         raise CommandError("setup has written nothing here that could be taken back", CANNOT)
-    print("will stop and disable sglang-watchdog.service, and restore or remove what is still as setup wrote it:")
+    print(
+        "will stop and disable sglang-watchdog.service and its stacks helper, and restore or remove what is still as setup wrote it:"
+    )
     for path in manifest.entries:
         print(f"  {path}")
     print("will leave /var/lib/sglang-watchdog (records and state) and the user sglang-watchdog", flush=True)

@@ -12,10 +12,12 @@ from pathlib import Path
 import msgspec
 
 from watchdog import config
+from watchdog.act import stacks
 from watchdog.setup import configuration, containers, dropin, host, service
 from watchdog.setup.configuration import Wish
 from watchdog.setup.host import Found
 from watchdog.setup.plan import File, Manifest, changes
+from watchdog.stacks import python
 from watchdog.systemd import Bus, SystemdError, running
 
 BUS_LIMIT_S = 5.0
@@ -37,6 +39,7 @@ class Wanted(msgspec.Struct, kw_only=True):
         server_drop_ins: whether the servers' units get drop-ins.
         start: whether the service is enabled and started.
         replace: whether files that a person wrote or changed are replaced.
+        stacks: whether the stacks helper is installed too.
     """
 
     units: list[str] = []
@@ -47,6 +50,7 @@ class Wanted(msgspec.Struct, kw_only=True):
     server_drop_ins: bool = True
     start: bool = True
     replace: bool = False
+    stacks: bool = False
 
 
 class Proposal(msgspec.Struct, kw_only=True):
@@ -164,7 +168,8 @@ def _proposal(wanted: Wanted, found: list[Found], wishes: dict[str, Wish], manif
         for f in found
         if f.key_in is not None and not wishes[f.unit].key and not configuration.is_worker(f.args)
     ]
-    files = _service_files()
+    remarks += _stacks_remarks(wanted)
+    files = _service_files(wanted)
     files.append(File(path=CONFIG, text=text, why="the configuration", mode=0o640, group=_group()))
     state = manifest.state(files[-1])
     if state in ("not ours", "changed by a person") and not wanted.replace:
@@ -182,7 +187,23 @@ def _proposal(wanted: Wanted, found: list[Found], wishes: dict[str, Wish], manif
     return Proposal(found=found, files=files, remarks=remarks)
 
 
-def _service_files() -> list[File]:
+def _stacks_remarks(wanted: Wanted) -> list[str]:
+    """The stacks helper is a person's choice: it has rights that the watchdog has not."""
+    if not wanted.stacks:
+        if stacks.SOCKET.exists():
+            return []
+        return [
+            "optional: --stacks installs a helper that may read the servers' processes (not stop or change them), so that an "
+            "incident's evidence shows in which functions a hung server waits"
+        ]
+    try:
+        python.program()
+    except python.NoStacksError as e:
+        return [f"the stacks helper will tell the kernel's stacks only: {e}; `pipx install --global py-spy` brings it"]
+    return []
+
+
+def _service_files(wanted: Wanted) -> list[File]:
     program = service.program()
     closed = service.unreachable(program)
     if closed is not None:
@@ -196,6 +217,11 @@ def _service_files() -> list[File]:
     return [
         File(path=service.SYSUSERS, text=service.shipped("sglang-watchdog.sysusers"), why=f"the user {service.USER}"),
         File(path=service.UNIT, text=service.unit(program), why="the service"),
+        *(
+            File(path=service.UNIT.with_name(name), text=service.stacks_unit(name, Path(sys.executable)), why="the stacks helper")
+            for name in service.STACKS_UNITS
+            if wanted.stacks
+        ),
     ]
 
 
@@ -243,6 +269,9 @@ def apply(proposal: Proposal, wanted: Wanted, manifest: Manifest, say: Callable[
     except OSError as e:
         raise SetupError(f"{e.filename or 'a file'} could not be written: {e.strerror}") from e
     _command("systemctl", "daemon-reload")
+    if wanted.stacks:
+        _command("systemctl", "enable", "--now", service.STACKS_SOCKET)
+        say(f"{service.STACKS_SOCKET} is enabled and listens")
     if wanted.start:
         _command("systemctl", "enable", "sglang-watchdog.service")
         _command("systemctl", "restart", "sglang-watchdog.service")
@@ -257,6 +286,8 @@ def undo(manifest: Manifest, say: Callable[[str], None]) -> None:
     """
     if service.packaged() or service.UNIT.exists():
         _command("systemctl", "disable", "--now", "sglang-watchdog.service")
+    if service.stacks_installed():
+        _command("systemctl", "disable", "--now", service.STACKS_SOCKET)
     try:
         for line in manifest.undo():
             say(line)

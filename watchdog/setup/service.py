@@ -13,9 +13,11 @@ NAME = "sglang-watchdog"
 USER = "sglang-watchdog"
 UNIT = Path("/etc/systemd/system/sglang-watchdog.service")
 SYSUSERS = Path("/etc/sysusers.d/sglang-watchdog.conf")
+STACKS_SOCKET = "sglang-watchdog-stacks.socket"
+STACKS_UNITS = (STACKS_SOCKET, "sglang-watchdog-stacks@.service")
 RULE = Path("/etc/polkit-1/rules.d/50-sglang-watchdog.rules")
 CREDENTIALS = Path("/etc/systemd/system/sglang-watchdog.service.d/50-credentials.conf")
-PACKAGED_UNITS = (Path("/usr/lib/systemd/system/sglang-watchdog.service"), Path("/lib/systemd/system/sglang-watchdog.service"))
+PACKAGED = (Path("/usr/lib/systemd/system"), Path("/lib/systemd/system"))
 HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
 """What the service does not see: ProtectHome= and PrivateTmp= of its unit."""
 
@@ -45,13 +47,23 @@ def program() -> Path:
 
 def packaged() -> bool:
     """Whether a distribution's package brings unit and user along."""
-    return any(unit.exists() for unit in PACKAGED_UNITS)
+    return any((folder / UNIT.name).exists() for folder in PACKAGED)
 
 
 def unit(path: Path) -> str:
     """The service's unit, with the place of this installation's program."""
     text = shipped("sglang-watchdog.service")
     return re.sub(r"^ExecStart=\S+", lambda _: f"ExecStart={path}", text, flags=re.MULTILINE)
+
+
+def stacks_unit(name: str, python: Path) -> str:
+    """A unit of the stacks helper, with the place of this installation's interpreter."""
+    return re.sub(r"^ExecStart=\S+", lambda _: f"ExecStart={python}", shipped(name), flags=re.MULTILINE)
+
+
+def stacks_installed() -> bool:
+    """Whether there is a stacks helper that could be enabled, or disabled."""
+    return any((folder / STACKS_SOCKET).exists() for folder in (UNIT.parent, *PACKAGED))
 
 
 def rule(units: Iterable[str]) -> str:
