@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.incidents import cases_busy, cases_end, cases_hang, cases_slow, cases_start
+from tests.incidents import cases_answers, cases_busy, cases_end, cases_hang, cases_slow, cases_start
 from tests.incidents.case import CASES, Case, judge
 from watchdog.judge.engine import Engine
 from watchdog.observation import Header, decode, encode
 from watchdog.replay import settings_of
 
-MODULES = (cases_busy, cases_end, cases_hang, cases_slow, cases_start)
+MODULES = (cases_answers, cases_busy, cases_end, cases_hang, cases_slow, cases_start)
 PLAYED = [pytest.param(c, v, id=f"{c.name}/{v}") for c in CASES.values() for v in c.variants]
 SEED = 7
 

@@ -15,9 +15,17 @@ def served(learned: Learned | None = None) -> Facts:
     return f
 
 
-def chat(t: float, text: str | None = "Paris.", reasoning: str | None = "The capital is asked.", inv: str = INV) -> Probe:
-    answer = Answer(text=text, reasoning=reasoning, finish_reason="stop", model="kimi-k2.5", completion_tokens=12)
-    return Probe(t=t, inv=inv, probe="chat", outcome="ok", status=200, total_s=0.5, limit_s=60.0, answer=answer)
+def chat(
+    t: float,
+    text: str | None = "Paris.",
+    reasoning: str | None = "The capital is asked.",
+    inv: str = INV,
+    *,
+    finish: str = "stop",
+    reasons: bool | None = None,
+) -> Probe:
+    answer = Answer(text=text, reasoning=reasoning, finish_reason=finish, model="kimi-k2.5", completion_tokens=12)
+    return Probe(t=t, inv=inv, probe="chat", outcome="ok", status=200, total_s=0.5, limit_s=60.0, answer=answer, reasons=reasons)
 
 
 def told(f: Facts, now: float) -> list[str]:
@@ -85,6 +93,41 @@ def test_shapes_that_alternate_are_neither_learned_nor_told() -> None:
         f.see(chat(10.0 * n, "Paris.", None if n % 2 else "Hm."))
 
     assert shape.judge(f, 300.0).status is Status.UNKNOWN
+
+
+def test_reasoning_that_is_cut_now_and_then_is_no_change() -> None:
+    """An answer near the limit of tokens: it ends by itself, or within the reasoning."""
+    f = served()
+    for n in range(3):
+        f.see(chat(10.0 * n))
+    for n in range(4):
+        f.see(chat(100.0 + n, "", "The capital is asked, and", finish="length"))
+
+    assert shape.judge(f, 110.0).status is Status.TRUE
+
+
+def test_a_model_that_thinks_and_whose_reasoning_is_not_parted_is_told_in_its_first_life() -> None:
+    f = served()
+    for n in range(3):
+        f.see(chat(10.0 * n, "The user asks for a capital.</think>Paris.", None, reasons=True))
+    verdict = shape.judge(f, 30.0)
+
+    assert (verdict.status, verdict.reason) == (Status.FALSE, "ReasoningNotParted")
+    assert "tags </think> in the text" in verdict.message and "--reasoning-parser" in (verdict.calls[0].advice or "")
+
+    f.see(chat(40.0, "Paris.", "The user asks for a capital.", reasons=True))
+
+    assert shape.judge(f, 45.0).reason != "ReasoningNotParted"
+
+
+def test_where_it_is_not_known_to_think_nothing_is_missed() -> None:
+    f = served()
+    for n in range(5):
+        f.see(chat(10.0 * n, "Paris.", None))
+    for n in range(5):
+        f.see(chat(100.0 + n, "", "Hm", finish="length", reasons=True))
+
+    assert shape.judge(f, 110.0).reason != "ReasoningNotParted"
 
 
 def test_garbage_has_no_shape() -> None:

@@ -15,6 +15,7 @@ from watchdog.judge import (
     devices,
     load_back,
     memory,
+    names,
     outage,
     pool,
     progress,
@@ -117,6 +118,7 @@ class Engine:
         held = pool.account(f)
         return [
             shape.judge(f, now),
+            names.judge(f),
             *memory.judge(f, held, self.settings.judge),
             speculation.judge(f, now),
             *speed.judge(f, now),

@@ -214,6 +214,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         text: whether there is any; likewise `reasoning` and `tool_calls`.
         usage: whether tokens were counted.
         tags: what a parser should have taken out of the text, sorted, at most five.
+        model: the name in the answer, which is the one that was asked for, whatever it is.
+        served: the first name of /v1/models then; None: not known.
     """
 
     text: bool
@@ -223,16 +225,18 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     model: str | None = None
     finish_reason: str | None = None
+    served: str | None = None
 
     def __str__(self) -> str:
         parts = [name for name in ("text", "reasoning", "tool_calls") if getattr(self, name)] or ["nothing"]
         tags = f", tags {' '.join(self.tags)} in the text" if self.tags else ""
         usage = "" if self.usage else ", no usage"
-        return f"{' and '.join(parts)}, finish_reason {self.finish_reason}, model {self.model}{usage}{tags}"
+        model = f"model {self.model}" + (f" (served: {self.served})" if self.served not in (None, self.model) else "")
+        return f"{' and '.join(parts)}, finish_reason {self.finish_reason}, {model}{usage}{tags}"
 
 
-def shape(answer: Answer) -> Shape:
-    """The shape of an answer."""
+def shape(answer: Answer, served: str | None = None) -> Shape:
+    """The shape of an answer, of a server with this model."""
     text = answer.text or ""
     return Shape(
         text=bool(text.strip()),
@@ -242,6 +246,7 @@ def shape(answer: Answer) -> Shape:
         tags=tuple(sorted(set(TAGS.findall(text)))[:5]),
         model=answer.model,
         finish_reason=answer.finish_reason,
+        served=served,
     )
 
 
@@ -263,8 +268,11 @@ def drift(before: Shape, after: Shape) -> str | None:
         changes.append(f"{' '.join(leaked)} leaks into the text")
     if before.usage and not after.usage:
         changes.append("usage is missing")
-    if before.model != after.model:
+    if before.served and after.served and before.served != after.served:
+        changes.append("another model is served")
+    elif before.model != after.model:
         changes.append("the model has another name")
-    if before.finish_reason == "stop" and after.finish_reason != "stop":
+    cut = after.finish_reason == "length" and before.reasoning and after.reasoning
+    if before.finish_reason == "stop" and after.finish_reason != "stop" and not cut:
         changes.append(f"it ends with {after.finish_reason} where it ended with stop")
     return f"{'; '.join(changes)} (before: {before}; now: {after})" if changes else None

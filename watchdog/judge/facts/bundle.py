@@ -9,6 +9,7 @@ from watchdog.judge.facts.devices import Devices
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.facts.life import Life, Phase
 from watchdog.judge.facts.memory import Memory
+from watchdog.judge.facts.names import Names
 from watchdog.judge.facts.pause import Pause
 from watchdog.judge.facts.prefix import Prefix
 from watchdog.judge.facts.probes import Probes
@@ -48,6 +49,7 @@ class Facts:
         self.pause = Pause()
         self.shapes = Shapes(self.learned)
         self.prefix = Prefix()
+        self.names = Names()
         self.accepted = Accepted()
         self.host = ""
         """The machine's name, by which a baseline is known; "" in a replay."""
@@ -144,6 +146,7 @@ class Facts:
             self.refusals,
             self.pause,
             self.prefix,
+            self.names,
             self.accepted,
             self.speed,
             self.cache_use,
@@ -232,9 +235,11 @@ class Facts:
         self.life.see_probe(x)
         if x.probe == "prefix":
             self.prefix.see(x)
+        if x.probe == "models":
+            self.names.see(x)
         if x.probe in ("chat", "prefix"):
             self.answers.see(x)
-            self.shapes.see(x)
+            self.shapes.see(x, self.names.served)
             self.speed.see_probe(x, alone=self.alone())
         return x.outcome != "ok" or not was_ready
 

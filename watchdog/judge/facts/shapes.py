@@ -1,5 +1,9 @@
 """The shape of the canary's answers: where their parts land. Kept over lives, since it is after a deployment that it changes."""
 
+from collections.abc import Sequence
+
+from msgspec import structs
+
 from watchdog.judge import text
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.text import Quality, Shape
@@ -18,25 +22,33 @@ class Shapes:
         self._agreeing = 0
         self.changed: list[tuple[float, str]] = []
         """The present run of answers that differ from the usual shape: (t, what changed)."""
+        self.unparted: list[Shape] = []
+        """The present run of answers without reasoning, of a model that reasons first and has its parser."""
 
     @property
     def usual(self) -> Shape | None:
         """The shape that answers have as a rule; None before enough were seen."""
         return self._learned.shape
 
-    def see(self, o: Probe) -> None:
-        """Take in a chat probe."""
+    def see(self, o: Probe, served: Sequence[str] = ()) -> None:
+        """Take in a chat probe, and the names that are served meanwhile."""
         if o.probe != "chat" or o.outcome != "ok" or o.answer is None:
             return
         if text.grade(o.answer, o.expects).quality is not Quality.GOOD:
             return
-        shape = text.shape(o.answer)
+        shape = text.shape(o.answer, served[0] if served else None)
+        if o.reasons and shape.text and not shape.reasoning and not shape.tool_calls:
+            self.unparted = [*self.unparted, shape][-STEADY:]
+        else:
+            self.unparted.clear()
         if self.usual is None:
             self._learn(shape)
             return
         change = text.drift(self.usual, shape)
         if change is None:
             self.changed.clear()
+            if self.usual.served is None and shape.served is not None:
+                self._learned.shape = structs.replace(self.usual, served=shape.served)
         else:
             self.changed.append((o.t, change))
 
@@ -51,3 +63,4 @@ class Shapes:
         self._learned.shape = None
         self._candidate, self._agreeing = None, 0
         self.changed.clear()
+        self.unparted.clear()
