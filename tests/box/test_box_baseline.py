@@ -142,3 +142,132 @@ def test_the_baseline_is_made_kept_and_compared(dog: Watchdog, box: Box) -> None
 def _learned(box: Box, config: tuple[str, str]) -> str:
     done = box.run(COMMAND, "baseline", "learn", "--server", "anon", *config, check=False)
     return done.stdout if done.returncode == 0 else ""
+
+
+# ---- the deep check, without a daemon
+
+DEEP = Server(
+    "deep",
+    32007,
+    version="0.5.23",
+    arguments="--enable-hierarchical-cache --hicache-ratio 4 --host-pool-mib 8 --kv-tokens 12000 --speculative-algorithm EAGLE3",
+)
+
+
+@pytest.fixture(scope="module")
+def deep(box: Box) -> Iterator[tuple[str, str]]:
+    """A server that waits to be checked, and the configuration that names it."""
+    dog = Watchdog(box, "deepest", [DEEP])
+    DEEP.install(box)
+    box.run("systemctl", "daemon-reload")
+    box.run("systemctl", "start", DEEP.unit)
+    wait_for(lambda: "fired up" in box.journal(f"_SYSTEMD_UNIT={DEEP.unit}"), LIMIT, "ready")
+    yield "--config", f"/etc/wd/{dog.name}.toml"
+    box.run("systemctl", "stop", DEEP.unit, check=False)
+
+
+def test_the_deep_check_asks_before_it_loads_a_server(deep: tuple[str, str], box: Box) -> None:
+    before = box.journal(f"_SYSTEMD_UNIT={DEEP.unit}").count("Prefill batch")
+    done = box.run(COMMAND, "verify", "--deep", *deep, check=False)
+    assert (done.returncode, "there is nobody to ask: say --yes" in done.stderr) == (2, True), done
+    # On a terminal it shows what it would cost, and a person says no.
+    asked = box.run("script", "-qec", f"{COMMAND} verify --deep {' '.join(deep)}", "/dev/null", check=False, stdin="n\n")
+    assert asked.returncode == 2 and "deep: at most 18 requests, " in asked.stdout, asked
+    assert "prefix cache: 2 requests" in asked.stdout and "nothing was asked of the server" in asked.stdout
+    batches = box.journal(f"_SYSTEMD_UNIT={DEEP.unit}").count("Prefill batch") - before
+    assert batches <= 3, "the canary and health checks of the plain check, and no more"
+
+
+def test_the_deep_check_of_a_server_that_is_well(deep: tuple[str, str], box: Box) -> None:
+    done = box.run(COMMAND, "verify", "--deep", "--yes", "--json", *deep, check=False, timeout=150)
+    items = [item for item in json.loads(done.stdout)["servers"][0]["items"] if item["area"] == "deep"]
+    assert {item["item"] for item in items} == {
+        *("prefix cache", "speculation", "load", "decode speed", "first token", "load back", "cost")
+    }
+    assert {item["item"]: item["seen"] for item in items if item["verdict"] != "ok"} == {}
+    accepted = next(item["seen"] for item in items if item["item"] == "speculation")
+    assert accepted.startswith("accept length 2.") and "decode lines" in accepted, accepted
+
+
+# ---- huge pages of the machine itself
+
+HUGE_POOL = 32
+"""MiB of each rank: 16 huge pages of 2 MiB."""
+PAGES = 2 * HUGE_POOL // 2
+SETTING = Path("/proc/sys/vm/nr_hugepages")
+IN_PAGES = "Environment=SGLANG_HUGEPAGE_SIZE=2MB"
+HUGE = Server(
+    "huge", 32005, seconds=8, version="0.5.23", service=IN_PAGES, arguments=ARGUMENTS.replace(f"{POOL}", f"{HUGE_POOL}")
+)
+FALLS_BACK = Server("fallback", 32006, seconds=8, version="0.5.23", service=IN_PAGES, arguments=ARGUMENTS)
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[None]:
+    """Huge pages are the kernel's, so the machine's: set aside for these tests, and given back."""
+    before = SETTING.read_text()
+    free = _huge_pages()["HugePages_Free"]
+    try:
+        SETTING.write_text(str(int(before) + max(0, PAGES - free)))
+    except OSError as e:
+        pytest.skip(f"the kernel sets no huge pages aside: {e}")
+    try:
+        if (free := _huge_pages()["HugePages_Free"]) < PAGES or _huge_pages()["Hugepagesize"] != 2048:
+            pytest.skip(f"the kernel has no {PAGES} huge pages of 2 MiB to give, only {free}")
+        yield
+    finally:
+        SETTING.write_text(before)
+
+
+def _huge_pages() -> dict[str, int]:
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return {name.rstrip(":"): int(value) for name, value, *_ in lines if name.startswith("Huge")}
+
+
+@pytest.fixture(scope="module")
+def paged(pages: None, box: Box) -> Iterator[Watchdog]:
+    """A server whose pools take all huge pages, and one that finds none left."""
+    dog = Watchdog(box, "pages", [HUGE, FALLS_BACK])
+    dog.write(dog.config.replace("processes_interval_s", "memory_interval_s = 2\nprocesses_interval_s"))
+    for server in dog.servers:
+        server.install(box)
+    box.run("systemctl", "daemon-reload")
+    box.run("systemctl", "start", dog.unit, HUGE.unit)
+    yield dog
+    box.run("systemctl", "stop", dog.unit, *(s.unit for s in dog.servers), check=False)
+
+
+def test_a_pool_in_huge_pages_is_seen(paged: Watchdog, box: Box) -> None:
+    said = footprint(paged, HUGE, "AsAnnounced")
+    assert "announced by 2 ranks" in said and "seen as huge pages, more than before it" in said
+    assert paged.view("huge")["memory"]["seen"] == 2 * HUGE_POOL * MIB
+    # They are in no process's resident memory: nothing else could have explained the pool.
+    main = box.show(HUGE.unit, "MainPID")
+    ranks = box.run("pgrep", "-P", main, "-f", "sglang::scheduler").stdout.split()
+    assert len(ranks) == 2
+    for pid in ranks:
+        lines = (line.split() for line in box.run("cat", f"/proc/{pid}/status").stdout.splitlines())
+        held = {words[0].rstrip(":"): int(words[1]) for words in lines if words[2:] == ["kB"]}
+        assert held["HugetlbPages"] == HUGE_POOL * 1024 and held["RssShmem"] < 1024, held
+    config = ("--config", f"/etc/wd/{paged.name}.toml")
+    found = json.loads(box.run(COMMAND, "verify", "--json", "--server", "huge", *config, check=False).stdout)
+    item = next(item for item in found["servers"][0]["items"] if item["item"] == "pool is held")
+    assert (item["verdict"], "of huge pages in use" in item["seen"]) == ("ok", True), item
+
+
+def test_a_pool_that_finds_no_huge_pages_left(paged: Watchdog, box: Box) -> None:
+    """SGLang takes small pages then: the pool is held all the same, and the line about it is told."""
+    footprint(paged, HUGE, "AsAnnounced")
+    box.run("systemctl", "start", FALLS_BACK.unit)
+    said = footprint(paged, FALLS_BACK, "AsAnnounced")
+    assert "seen as " in said and "huge pages" not in said
+    assert "Hugepage mmap via libc failed" in box.journal(f"_SYSTEMD_UNIT={FALLS_BACK.unit}")
+    trouble = next(c for c in paged.view("fallback")["conditions"] if c["type"] == "LogClean")
+    assert (trouble["status"], "ugepage" in trouble["message"]) == ("False", True), trouble
+
+
+def test_a_pool_in_huge_pages_that_shrinks(paged: Watchdog, box: Box) -> None:
+    footprint(paged, HUGE, "AsAnnounced")
+    HUGE.fault(box, "shrink-pool", "fraction=0.5")
+    said = footprint(paged, HUGE, "PoolShrank")
+    assert "huge pages fell by 0.03 GB" in said, said

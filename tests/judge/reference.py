@@ -38,6 +38,7 @@ class Deployment:
         own: int = 4 * GB,
         host: int = 2000 * GB,
         shared: bool = False,
+        huge: int | None = None,
         cgroup: bool = True,
         mid_life: bool = False,
         tick_s: float = 10.0,
@@ -45,6 +46,8 @@ class Deployment:
         self.engine = Engine(Settings(tick_s=tick_s), mid_life=mid_life)
         self.version, self.args = version, {**ARGS, "tp_size": ranks, **(args or {})}
         self.per_rank, self.own, self.host, self.shared, self.cgroup = per_rank, own, host, shared, cgroup
+        self.huge = huge
+        """Bytes of the host in huge pages: the pools lie in them, if there are enough."""
         self.t = 0.0
         self.held = [0.0] * ranks
         """Bytes of each rank's pool that are there."""
@@ -72,13 +75,15 @@ class Deployment:
         )
 
     def server(self, **more: Any) -> None:
-        self.feed(o.Server(t=self.t, inv=INV, version=self.version, args=self.args, **more))
+        env = {} if self.huge is None else {"SGLANG_HUGEPAGE_SIZE": "2MB"}
+        self.feed(o.Server(t=self.t, inv=INV, version=self.version, args=self.args, env=env, **more))
 
     def look(self, seconds: float = 10.0) -> None:
         """Ten seconds pass, and memory is looked at."""
         self.t += seconds
-        each = [round(self.own + held + extra) for held, extra in zip(self.held, self.extra, strict=True)]
-        pool = round(sum(self.held))
+        small = [0.0] * len(self.held) if self._in_huge_pages else self.held
+        each = [round(self.own + held + extra) for held, extra in zip(small, self.extra, strict=True)]
+        pool = round(sum(small))
         anon = sum(each) - (pool if self.shared else 0)
         names = [f"sglang::scheduler_TP{r}" for r in self.ranks] if len(self.held) > 1 else ["sglang::scheduler"]
         procs = [o.Proc(pid=100 + r, name=name, state="S", rss=each[r]) for r, name in enumerate(names)]
@@ -97,12 +102,20 @@ class Deployment:
                     psi_full_avg10=self.psi,
                 )
             )
-        used = sum(each) + self.others + self.hidden
-        self.feed(
-            o.Host(
-                t=self.t, mem_total=self.host, mem_available=max(0, round(self.host - used)), swap_used=0, psi_full_avg10=self.psi
-            )
-        )
+        # What is set aside for huge pages is not available, whether in use or not (kernel, hugetlbpage.rst).
+        available = max(0, round(self.host - sum(each) - self.others - self.hidden - (self.huge or 0)))
+        pages = {} if self.huge is None else self._huge_pages()
+        self.feed(o.Host(t=self.t, mem_total=self.host, mem_available=available, swap_used=0, psi_full_avg10=self.psi, **pages))
+
+    @property
+    def _in_huge_pages(self) -> bool:
+        return self.huge is not None and self.huge >= self.per_rank * len(self.held)
+
+    def _huge_pages(self) -> dict[str, int]:
+        size = 2 * 2**20
+        whole = (self.huge or 0) // size
+        used = -(-round(sum(self.held)) // size) if self._in_huge_pages else 0
+        return {"hugepages_total": whole, "hugepages_free": max(0, whole - used), "hugepage_size": size}
 
     def begin(self) -> None:
         """Up to the KV caches."""

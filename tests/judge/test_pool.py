@@ -52,6 +52,65 @@ def test_memory_that_no_process_owns_is_seen_on_the_host() -> None:
     assert held.finding is Finding.SEEN and held.place is not None and held.place.kind == "host"
 
 
+PAGES = 360 * GB
+"""Bytes of huge pages that are enough for all pools of the reference deployment."""
+
+
+def huge(**more: Any) -> Deployment:
+    return Deployment(version="0.5.23", args={"speculative_algorithm": None}, **{"huge": PAGES, **more})
+
+
+def test_a_pool_in_huge_pages_is_seen_there_and_nowhere_else() -> None:
+    d = huge().start()
+    held = account(d.engine.facts)
+    assert held.finding is Finding.SEEN and held.place is not None and held.place.kind == "hugetlb"
+    assert held.place.size == pytest.approx(358.16e9, rel=1e-4) and held.place.grown
+    assert "seen as huge pages, more than before it" in d.condition("FootprintAsAnnounced").message
+    assert not d.reasons()
+
+
+def test_what_is_set_aside_in_huge_pages_is_room_for_the_pool() -> None:
+    """Only 50 GB of small pages are left beside them, and nothing is wrong with that."""
+    d = huge(host=360 * GB + 8 * 4 * GB + 30 * GB + 50 * GB).start()
+    assert account(d.engine.facts).finding is Finding.SEEN
+    assert not d.reasons(), d.intents
+
+
+def test_too_few_huge_pages_are_no_room() -> None:
+    d = huge(huge=100 * GB, host=300 * GB)
+    d.begin()
+    d.announce()
+    d.look()
+    assert "only 238.00 GB" in d.condition("MemoryHolds").message and "HostMemoryTooSmall" in d.reasons()
+
+
+def test_a_pool_in_huge_pages_that_shrinks_or_never_comes() -> None:
+    d = huge().start()
+    d.held = [held / 2 for held in d.held]
+    for _ in range(4):
+        d.look()
+    c = d.condition("FootprintAsAnnounced")
+    assert c.reason == "PoolShrank" and "huge pages fell by 179." in c.message
+    d = huge()
+    d.begin()
+    d.announce()
+    d.pin(0.0)
+    d.ready()
+    assert d.condition("FootprintAsAnnounced").reason == "FootprintTooSmall"
+
+
+def test_where_huge_pages_do_not_suffice_the_pool_lies_in_small_ones() -> None:
+    d = huge(huge=20 * GB, shared=True, host=600 * GB)
+    d.begin()
+    d.announce()
+    d.pin()
+    d.ready()
+    assert not d.reasons(), d.intents
+    held = account(d.engine.facts)
+    assert held.finding is Finding.SEEN and held.place is not None and held.place.kind in ("unit", "ranks")
+    assert d.condition("FootprintAsAnnounced").status is Status.TRUE
+
+
 @pytest.mark.parametrize("version", ["0.5.9", "0.5.23", "0.5.2", None])
 def test_an_announced_pool_that_shows_nowhere_is_a_finding(version: str | None) -> None:
     d = Deployment(version=version)

@@ -94,14 +94,16 @@ def holds(f: Facts, a: Account, policy: Judging) -> Verdict:
 def _short(f: Facts, a: Account) -> Verdict | None:
     """Whether there is too little for what is still to come, or too little already."""
     m = f.memory
-    room = m.room()
-    if f.life.phase() is Phase.STARTING and a.wanted and room is not None:
-        done = m.grown(a.kinds) if a.announced is not None else 0.0
+    room, room_for = m.room(), m.room_for(a.kinds)
+    if f.life.phase() is Phase.STARTING and a.wanted and room_for is not None:
+        # Where huge pages do not suffice, small ones are taken.
+        kinds = (*a.kinds, "unit", "ranks") if a.kinds == ("hugetlb",) else a.kinds
+        done = m.grown(kinds) if a.announced is not None else 0.0
         still = a.wanted - done if done is not None else 0.0
-        if still > max(STILL_LEAST, 0.02 * a.wanted) and room < still:
+        if still > max(STILL_LEAST, 0.02 * a.wanted) and room_for < still:
             message = (
                 f"Host memory will not do: {both(still)} of the host pool's {both(a.wanted)} are still to be pinned, "
-                f"and only {both(room)} are available."
+                f"and only {both(room_for)} are available."
             )
             advice = "Lower --hicache-ratio or --hicache-size, or free memory, before the kernel's OOM killer decides."
             return _bad("HostMemoryTooSmall", message, advice)

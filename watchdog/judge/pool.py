@@ -157,6 +157,10 @@ def _find(places: tuple[Place, ...], wanted: int, kinds: tuple[str, ...] | None)
         return Finding.SEEN, place, None
     if shrunk:
         return Finding.SHRUNK, max(shrunk, key=lambda p: p.lost), None
+    # Where huge pages do not suffice, SGLang takes small ones (mmap_allocator.py, 0.5.13 and later), with a line in its log.
+    small = [p for p in telling if p.grown and p.kind in KIND_OF["shmem"]] if kinds == KIND_OF["hugetlb"] else []
+    if (place := _explaining(small, wanted)) is not None:
+        return Finding.SEEN, place, None
     # Another program may have taken as much of the host meanwhile: where the place is known and was read, it alone counts.
     if not own and (place := _explaining(telling, wanted)) is not None:
         return Finding.SEEN, place, None

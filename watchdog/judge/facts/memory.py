@@ -183,6 +183,13 @@ class Memory:
             rooms.append(max(0, c.memory_max - c.memory_current + (c.file or 0) - (c.shmem or 0)))
         return min(rooms) if rooms else None
 
+    def room_for(self, kinds: Sequence[str]) -> int | None:
+        """Bytes that are left for a pool in places of these kinds: huge pages are set aside, and not available otherwise."""
+        room, h = self.room(), self.host
+        if room is None or "hugetlb" not in kinds or "host" in kinds or h is None:
+            return room
+        return room + (h.hugepages_free or 0) * (h.hugepage_size or 0)
+
     def grown(self, kinds: Sequence[str]) -> float | None:
         """Bytes that were added since the pool was announced, in that place of these kinds that shows most; None if unknown."""
         levels = [level for kind in kinds if (level := self.levels.get(kind)) is not None]
