@@ -55,6 +55,20 @@ def test_a_key_is_never_written() -> None:
     assert "--key-file" in text
 
 
+def test_the_profile_of_its_model_is_named() -> None:
+    text = configuration.table(found(model_path="/models/Kimi-K2.5", reasoning_parser="kimi_k2"), Wish())
+    assert "# Its canary asks as the profile kimi-k2 has it, told by --reasoning-parser kimi_k2." in text
+    assert "profile" not in configuration.table(found(model_path="/models/llama"), Wish())
+    sneaky = found(model_path='/models/qwen3\nmode = "act"')
+    assert read(sneaky).servers[0].mode is None
+    worker = found(model_path="/models/Kimi-K2.5", nnodes=2, node_rank=1)
+    assert "profile" not in configuration.table(worker, Wish()), "it has no API to ask"
+    assert configuration.misfit(worker.args) is None
+    assert "--reasoning-parser kimi is not made for Kimi-K2" in (
+        configuration.misfit({"model_path": "/models/Kimi-K2.5", "reasoning_parser": "kimi"}) or ""
+    )
+
+
 def test_a_large_pool_gets_a_longer_stop() -> None:
     assert read(found(pinned=10**12)).servers[0].restart.stop_limit_s == 600
     assert read(found(pinned=0)).servers[0].restart.stop_limit_s == 180

@@ -6,6 +6,7 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.prefix import Pair
 from watchdog.judge.verdict import Call, Status, Verdict, Want
+from watchdog.wording import ago
 
 LEAST = 3
 """So many answers that differ after load-backs are looked at: one differs by noise alone."""
@@ -65,4 +66,4 @@ def by_noise(differing: int, of: int, noise: int, steady: int) -> float:
 
 
 def _beside(pair: Pair, now: float) -> str:
-    return f"computed {pair.computed}, loaded back {(now - pair.reply.t) / 60:.0f} min ago {pair.reply}"
+    return f"computed {pair.computed}, loaded back {ago(now - pair.reply.t)} {pair.reply}"

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from watchdog.config import profile
+from watchdog.config.words import printable
 from watchdog.setup.dropin import STOP_S, stop_s
 from watchdog.setup.host import Found
 
@@ -100,6 +102,7 @@ def table(found: Found, wish: Wish) -> str:
     else:
         lines.append(f"base_url = {quoted(wish.url or url_of(args))}")
         lines += _model(args)
+        lines += _profile(args)
         lines += _key(found, wish)
     space = found.properties.get("LogNamespace")
     if isinstance(space, str) and space:
@@ -120,6 +123,18 @@ def table(found: Found, wish: Wish) -> str:
 def _model(args: Mapping[str, Any]) -> list[str]:
     model = args.get("served_model_name")
     return [f"model = {quoted(model)}"] if isinstance(model, str) and model else []
+
+
+def _profile(args: Mapping[str, Any]) -> list[str]:
+    found = profile.for_server(args)
+    if not found.by:
+        return []
+    return [f"# Its canary asks as the profile {found.name} has it, told by {printable(found.by)}."]
+
+
+def misfit(args: Mapping[str, Any]) -> str | None:
+    """What of the server's parsers does not go with its model, as one sentence; None if nothing is known to be wrong."""
+    return None if is_worker(args) else profile.misfit(profile.for_server(args), args)
 
 
 def _key(found: Found, wish: Wish) -> list[str]:

@@ -168,6 +168,7 @@ def _proposal(wanted: Wanted, found: list[Found], wishes: dict[str, Wish], manif
         for f in found
         if f.key_in is not None and not wishes[f.unit].key and not configuration.is_worker(f.args)
     ]
+    remarks += [f"{f.unit}: {said}" for f in found if (said := configuration.misfit(f.args)) is not None]
     remarks += _stacks_remarks(wanted)
     files = _service_files(wanted)
     files.append(File(path=CONFIG, text=text, why="the configuration", mode=0o640, group=_group()))

@@ -1,5 +1,6 @@
 """Does the API answer: /health, /v1/models, a canary through the whole engine, and metrics. Pure."""
 
+from watchdog.judge.names import misnamed
 from watchdog.judge.text import Quality, grade
 from watchdog.observation import Probe
 from watchdog.verify.findings import Item, bad, odd, ok, unknown
@@ -40,25 +41,24 @@ def models(seen: Seen) -> Item:
         return unknown(AREA, "models", expected, "not answered in time")
     if probe.outcome != "ok":
         return _failed("models", expected, probe, "look at the HTTP server: journal of the main process")
-    if wanted and probe.body is not None and len(probe.body) < 500 and f'"{wanted}"' not in probe.body:
-        return odd(
-            AREA, "models", expected, "another model is served", "set model in the configuration to the served name, or empty it"
-        )
+    fault = misnamed(seen.args or {}, probe.asked_model, probe.served or [], probe.adapters or []) if probe.served else None
+    if fault is not None:
+        return odd(AREA, "models", expected, fault.message, fault.advice)
     return ok(AREA, "models", expected, f"{probe.status} in {_took(probe)}")
 
 
 def canary(seen: Seen) -> Item:
     """A small chat request; an answer that is reasoning only is an answer."""
-    expects = seen.server.probe.chat_expects
-    expected = f"a sensible answer with {expects!r}" if expects else "a sensible answer"
     probe = seen.probes.get("chat")
+    expects = probe.expects if probe is not None else None
+    expected = f"a sensible answer with {expects!r}" if expects else "a sensible answer"
     if probe is None:
         return unknown(AREA, "canary", expected, "not answered in time")
     if probe.outcome != "ok":
         return _failed("canary", expected, probe, "the engine does not answer: look at its journal, and at `status`")
     if probe.answer is None:
         return unknown(AREA, "canary", expected, "the answer could not be read")
-    found = grade(probe.answer, expects or None)
+    found = grade(probe.answer, expects)
     said = f"{found.reason}, in {_took(probe)}"
     if found.quality is Quality.GOOD:
         return ok(AREA, "canary", expected, said)

@@ -223,7 +223,7 @@ class Gatherer:
 
     async def _ask(self, target: Target, seen: Seen) -> None:
         """The canary and /health beside each other; what else asks the scheduler waits for the canary's answer."""
-        canary = Canary(seen.server, random.Random(), self._clock.now)
+        canary = Canary(seen.server, random.Random(), self._clock.now, lambda: seen.args)
         health = asyncio.create_task(self._health(canary, target, seen))
         try:
             if seen.server.probe.chat:

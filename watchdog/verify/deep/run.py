@@ -46,7 +46,7 @@ class Deep:
         self._source = source
         self._lines = lines
         self._force = force
-        self._canary = Canary(seen.server, source, clock.now)
+        self._canary = Canary(seen.server, source, clock.now, lambda: seen.args)
         self._lookout = Lookout(ScrapeSource(Target(seen.server), clock).scrape)
         self._done = Done()
         self._prefix = ""
