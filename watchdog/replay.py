@@ -84,7 +84,7 @@ class Record:
                         self.skipped.add(number, f"too long (more than {MAX_LINE_BYTES >> 20} MiB)")
                         while line and not line.endswith(b"\n"):
                             line = source.readline(1 << 20)
-                    elif line.strip():
+                    elif not line.isspace():
                         yield number, line
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self.skipped.add(number, f"the file is cut or damaged after line {number}")

@@ -101,8 +101,10 @@ def _leak(d: Devices) -> tuple[Call, ...] | None:
     worst: tuple[float, str, float] | None = None
     for index, series in d.memory.items():
         climb = series.climb(2 * GIB, 900.0)
-        device = next((g for g in d.good.gpus if g.index == index), None) if d.good is not None else None
-        if climb is None or device is None or device.mem_total is None or device.mem_used is None:
+        if climb is None or d.good is None:
+            continue
+        device = next((g for g in d.good.gpus if g.index == index), None)
+        if device is None or device.mem_total is None or device.mem_used is None:
             continue
         left = (device.mem_total - device.mem_used) / climb.per_s
         if climb.reaches(left) and (worst is None or left < worst[0]):

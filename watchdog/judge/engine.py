@@ -137,6 +137,8 @@ class Engine:
         for v in fresh:
             before = self.conditions.get(v.type)
             changed = before is None or before.status is not v.status or before.reason != v.reason
+            if before is not None and not changed and before.message == v.message:
+                continue
             since = now if before is None or before.status is not v.status else before.since
             condition = Condition(type=v.type, status=v.status, reason=v.reason, message=v.message, since=since)
             self.conditions[v.type] = condition

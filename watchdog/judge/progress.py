@@ -62,8 +62,9 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     if 3 * batch > limit:
         limit, why = 3 * batch, f"three times what the prefill in hand should take ({span(batch)})"
     chunk = longest_prefill(f)
-    if 3 * work.prefill_s(chunk) > limit and not f.devices.at_rest(now):
-        limit, why = 3 * work.prefill_s(chunk), f"its flags allow prefills of {chunk:.0f} tokens in one step"
+    longest = 3 * work.prefill_s(chunk)
+    if longest > limit and not f.devices.at_rest(now):
+        limit, why = longest, f"its flags allow prefills of {chunk:.0f} tokens in one step"
     first = work.decode is None and work.ended_at is None and not f.answers.good
     if f.life.ready_at is not None and first and now - f.life.ready_at < 600 and limit < 180:
         limit, why = 180.0, "its first requests may load kernels"
@@ -96,8 +97,9 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
     moved = last_motion(f)
     silence = now - moved
     limit, why = patience(f, policy, now)
-    failures = [a for a in f.probes.failures_since(moved) if a.ended - max(a.began, moved) >= min(15.0, a.probe.limit_s or 15.0)]
-    quick = [a for a in f.probes.failures_since(moved) if a not in failures]
+    failed = f.probes.failures_since(moved)
+    failures = [a for a in failed if a.ended - max(a.began, moved) >= min(15.0, a.probe.limit_s or 15.0)]
+    quick = [a for a in failed if a not in failures]
     if not failures and not quick:
         if silence < limit or not work.in_hand(now):
             doing = f.doing(now)

@@ -121,7 +121,7 @@ def _works(g: GpuDevice) -> bool:
 
 def held(g: GpuDevice) -> bool:
     """Whether the GPU gives a reason that holds its clock down for good."""
-    return any(reason in HELD for reason in g.throttle or ())
+    return g.throttle is not None and any(reason in HELD for reason in g.throttle)
 
 
 def _clock(g: GpuDevice) -> float | None:

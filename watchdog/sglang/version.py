@@ -1,6 +1,7 @@
 """Versions of SGLang as they name themselves ("0.5.9", "0.5.4.post3", "0.5.11rc1", "0.5.9.dev12+g1a2b3c4"), and their order."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 _VERSION = re.compile(
@@ -19,6 +20,7 @@ class Version(NamedTuple):
     """0 for the release itself, n for its n-th post release, -1 for what came before it."""
 
 
+@lru_cache(maxsize=64)
 def parse_version(text: str | None) -> Version | None:
     """The version that `text` names; None where it names none ("0.0.0" of a build without tags included)."""
     match = _VERSION.fullmatch(text.strip()) if text is not None else None

@@ -70,7 +70,8 @@ class Accepted:
         return self._summary[1]
 
     def _summarise(self, now: float) -> tuple[float, int, float] | None:
-        values = [(t, a) for t, a in self.recent if t > now - WINDOW_S]
+        since = now - WINDOW_S
+        values = [sample for sample in self.recent if sample[0] > since]
         if len(values) < 10:
             return None
-        return statistics.median(a for _, a in values), len(values), values[-1][0] - values[0][0]
+        return statistics.median([accept for _, accept in values]), len(values), values[-1][0] - values[0][0]

@@ -67,7 +67,10 @@ class Devices:
         if settled:
             for g in o.gpus:
                 if g.mem_used is not None:
-                    self.memory.setdefault(g.index, Series()).add(o.t, g.mem_used)
+                    series = self.memory.get(g.index)
+                    if series is None:
+                        series = self.memory[g.index] = Series()
+                    series.add(o.t, g.mem_used)
 
     def _violations(self, o: Gpu) -> None:
         """Samples miss bursts, counters do not (nvmlDeviceGetViolationStatus)."""

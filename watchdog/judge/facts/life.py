@@ -204,7 +204,7 @@ class Life:
             self.auto_restart_at = o.written
 
     def see_line(self, o: Log, line: Line) -> None:
-        """Take in a marked line of the server."""
+        """Take in a marked line of the server, other than those of its work."""
         other = o.inv is not None and self.inv is not None and o.inv != self.inv
         if other and (self.unit is None or self.unit.inv == self.inv):
             return

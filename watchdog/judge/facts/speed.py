@@ -9,7 +9,7 @@ import statistics
 from collections import deque
 
 from watchdog.observation import Metrics, Probe
-from watchdog.sglang.loglines import Line, Mark
+from watchdog.sglang.marks import PREFILL, Line
 
 WINDOW_S = 600.0
 """What holds for shorter than this is the mix of requests."""
@@ -36,27 +36,31 @@ class Steady:
     """A quantity with its usual value in this life and its last minutes."""
 
     def __init__(self) -> None:
-        self.first: list[float] = []
         self.recent: deque[Sample] = deque(maxlen=600)
+        self._first: list[float] = []
+        self._usual: float | None = None
 
     def add(self, t: float, value: float) -> None:
         """Take in one figure."""
-        if len(self.first) < LEARN_COUNT:
-            self.first.append(value)
+        if self._usual is None:
+            self._first.append(value)
+            if len(self._first) == LEARN_COUNT:
+                self._usual = statistics.median(self._first)
         self.recent.append((t, value))
         while self.recent[0][0] < t - WINDOW_S:
             self.recent.popleft()
 
     def usual(self) -> float | None:
         """The median of the first figures of this life; None before there were enough."""
-        return statistics.median(self.first) if len(self.first) >= LEARN_COUNT else None
+        return self._usual
 
     def now(self, t: float, quantile: float = 0.5) -> float | None:
         """A quantile of the last minutes; None without enough figures over half of them."""
-        recent = [(at, v) for at, v in self.recent if at > t - WINDOW_S]
+        since = t - WINDOW_S
+        recent = [sample for sample in self.recent if sample[0] > since]
         if len(recent) < FEW or recent[-1][0] - recent[0][0] < WINDOW_S / 2:
             return None
-        values = sorted(v for _, v in recent)
+        values = sorted([v for _, v in recent])
         return values[int(quantile * (len(values) - 1))]
 
 
@@ -88,7 +92,7 @@ class Speed:
         if rank is None:
             rank = self._ranks[line.rank or ""] = _Rank()
         running = f.get("running", 0.0)
-        if line.mark is Mark.PREFILL:
+        if line.mark is PREFILL:
             rank.prefilled += f.get("new_token", 0.0)
             rank.idle = rank.idle or running <= 0
             return

@@ -86,20 +86,21 @@ class Series:
         return known[1]
 
     def _find(self, least: float, least_span_s: float) -> Trend | None:
-        bins = list(self._bins)
         for part in (1, 2, 4, 8):
-            found = _fit(bins[-(len(bins) // part) :], least, least_span_s)
+            found = _fit(self._bins, len(self._bins) // part, least, least_span_s)
             if found is not None:
                 return found
-        return _fit(list(self._coarse), least, least_span_s)
+        return _fit(self._coarse, len(self._coarse), least, least_span_s)
 
 
-def _fit(bins: Bins, least: float, least_span_s: float) -> Trend | None:
-    if len(bins) < LEAST_BINS:
+def _fit(kept: deque[tuple[float, float]], count: int, least: float, least_span_s: float) -> Trend | None:
+    """The climb of the last `count` of the bins that are kept."""
+    if count < LEAST_BINS:
         return None
-    span, grown = bins[-1][0] - bins[0][0], bins[-1][1] - bins[0][1]
+    span, grown = kept[-1][0] - kept[-count][0], kept[-1][1] - kept[-count][1]
     if grown < least or span < least_span_s:
         return None
+    bins = list(kept)[-count:]
     step = max(1, len(bins) // POINTS)
     points = bins[::-1][::step][::-1]
     slopes = [(v2 - v1) / (t2 - t1) for i, (t1, v1) in enumerate(points) for t2, v2 in points[i + 1 :] if t2 > t1]

@@ -3,7 +3,7 @@
 from collections import deque
 
 from watchdog.observation import Metrics
-from watchdog.sglang.loglines import Line, Mark
+from watchdog.sglang.marks import DECODE, PREFILL, Line
 
 STEP_COUNTERS = (
     "realtime_tokens_total",
@@ -67,9 +67,8 @@ class Work:
         self.counters_seen = False
         self._counters: dict[str, float] = {}
         self._gaps: deque[tuple[float, float]] = deque()
-        self._prefill_pace: deque[tuple[float, float]] = deque(maxlen=64)
-        self._slowest = 1 / 1000.0
-        """Seconds a prefilled token took at most; 1,000 tokens a second are assumed until one was seen."""
+        self._prefill_pace: deque[float] = deque(maxlen=64)
+        """Seconds that a prefilled token took, of the last prefills."""
         self.queue_since: float | None = None
         self.running_since: float | None = None
         self.accept: deque[tuple[float, float, float]] = deque(maxlen=720)
@@ -80,7 +79,7 @@ class Work:
     def see_batch(self, t: float, line: Line) -> None:
         """Take in a Prefill or Decode line that was written at `t`."""
         f = line.fields
-        if line.mark is Mark.PREFILL:
+        if line.mark is PREFILL:
             self._learn_prefill(t)
             self._prefill_before, self.prefill = self.prefill, Batch(t, f)
             if f.get("new_token", 0) > 1 or f.get("new_seq", 0) > 1:
@@ -99,8 +98,7 @@ class Work:
         """A line after a prefill line says how long that prefill took at most."""
         last = self.prefill
         if last is not None and last.t == self.stepped_at and last.fields.get("new_token", 0) >= 256 and 0 < t - last.t < 600:
-            self._prefill_pace.append(((t - last.t), last.fields["new_token"]))
-            self._slowest = max(s / n for s, n in self._prefill_pace)
+            self._prefill_pace.append((t - last.t) / last.fields["new_token"])
 
     def see_metrics(self, o: Metrics) -> None:
         """Take in a scrape: progress is what counters do, never what gauges say."""
@@ -167,7 +165,7 @@ class Work:
             return s.values["num_running_reqs"] > 0 or s.values.get("num_queue_reqs", 0) > 0
         if line is None:
             return False
-        if line.mark is Mark.DECODE or line.fields.get("running", 0) > 0:
+        if line.mark is DECODE or line.fields.get("running", 0) > 0:
             return True
         before = max((b for b in (self.decode, self._prefill_before) if b is not None), key=lambda b: b.t, default=None)
         if before is None:
@@ -237,8 +235,11 @@ class Work:
         return self.prefill_s(tokens) if tokens >= 1024 else 0.0
 
     def prefill_s(self, tokens: float) -> float:
-        """How long a prefill of so many tokens takes at the slowest pace seen in this life, in seconds."""
-        return tokens * max(self._slowest, 1 / 5000.0)
+        """How long a prefill of so many tokens takes at the slowest pace seen in this life, in seconds.
+
+        1,000 tokens a second are assumed until a prefill was seen.
+        """
+        return tokens * max(max(self._prefill_pace, default=1 / 1000.0), 1 / 5000.0)
 
     def step_s(self) -> float | None:
         """Seconds one decode step takes for one request at the speed last printed; None if unknown."""
