@@ -1,5 +1,6 @@
 """The status page as a person meets it, in a real headless Chromium (make test-browser)."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.browser.chromium import Chromium
 from tests.web.site import LIFE, Site, gpus, make_watch, probe, serve, start
 from watchdog.observation import Answer, Operator, Unit
 from watchdog.watch import Watch
+from watchdog.web.stream import READERS
 
 EVIL = """<script>document.title="owned"</script><img src=x onerror=alert(1)>"'`&lt;b&gt; \u202e \x1b[31m"""
 TITLE = "document.querySelector('h1')?.textContent"
@@ -41,6 +43,14 @@ CONTRAST = """(() => {
   }
   return bad;
 })()"""
+
+SPILT = """[...document.querySelectorAll('main *')].filter((e) => {
+  const style = getComputedStyle(e);
+  const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  if (!text || !e.checkVisibility() || style.display === 'inline' || style.overflowX !== 'visible') return false;
+  return e.scrollWidth > e.clientWidth + 1;
+}).map((e) => e.textContent.slice(0, 60))"""
+"""Texts that reach beyond their boxes, and so into others."""
 
 FOCUS = """(() => {
   const e = document.activeElement;
@@ -173,6 +183,7 @@ def test_it_fits_a_phone(page: Chromium, watch: Watch, tmp_path: Path, width: in
         open_page(page, site, "#s/kimi")
         page.ask("document.querySelectorAll('details').forEach((d) => (d.open = true))")
         assert page.ask("document.documentElement.scrollWidth") <= width
+        assert page.ask(SPILT) == []
         small = "[...document.querySelectorAll('button, summary, .card, .links a')].filter((e) => e.offsetHeight < 24).length"
         assert page.ask(small) == 0
 
@@ -240,6 +251,25 @@ def test_a_daemon_that_is_gone_is_told_and_found_again(page: Chromium, watch: Wa
         page.problems.clear()
 
 
+def test_one_page_too_many_asks_instead_and_listens_when_there_is_room(page: Chromium, watch: Watch) -> None:
+    with Site([watch]) as site:
+        port = int(site.url.split(":")[2].strip("/"))
+        crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(READERS)]
+        for s in crowd:
+            s.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in s.recv(15)
+        open_page(page, site)
+        page.wait("document.getElementById('link').textContent === 'asked every few seconds'")
+        site.call(lambda: failed(watch))
+        page.wait("document.querySelector('#hero .body').classList.contains('ill')", 15)
+        assert page.ask("document.getElementById('stale').hidden")
+        for s in crowd:
+            s.close()
+        page.wait("document.getElementById('link').textContent === 'live'", 20)
+    assert all("503" in problem for problem in page.problems), page.problems
+    page.problems.clear()
+
+
 STANDIN = f"""[Service]
 ExecStart={PROJECT}/.venv/bin/python -m watchdog standin --port 30000 --tp-size 2 --enable-metrics --start-seconds 2 \
   --sglang-version 0.5.23 --fault-dir /tmp/faults --time-scale 0.2 --watchdog-timeout 7200
@@ -285,6 +315,7 @@ def test_a_hang_ordered_at_the_stand_in_appears_without_reload(box: Box) -> None
         box.run("sh", "-c", order)
         page.wait("document.querySelector('#hero .body').classList.contains('ill')", 60)
         assert "ung" in page.ask(TITLE)
+        assert page.wait("document.querySelector('.coming dd').textContent").startswith("The watchdog would have restarted")
         page.wait("document.querySelector('#diary .remark.would')", 20)
         page.wait("document.querySelector('#incidents .bundle')", 20)
         assert page.ask("window.same") is True

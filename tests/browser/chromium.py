@@ -50,12 +50,13 @@ class Chromium:
         theirs_in, ours_out = os.pipe()
         redirect = f'exec 3<&{theirs_in} 4>&{theirs_out}; exec "$@"'
         command = ["bash", "-c", redirect, "bash", *before, chromium() or "chromium", *FLAGS, f"--user-data-dir={self._profile}"]
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the browser
         self._process = subprocess.Popen(
             command,
             pass_fds=(theirs_in, theirs_out),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
         )
         os.close(theirs_in)
         os.close(theirs_out)
@@ -82,6 +83,7 @@ class Chromium:
             self._process.wait()
         os.close(self._in)
         os.close(self._out)
+        self._said.close()
         shutil.rmtree(self._profile, ignore_errors=True)
 
     # ---- the protocol
@@ -107,10 +109,15 @@ class Chromium:
             ready, _, _ = select.select([self._in], [], [], max(0.0, end - time.monotonic()))
             assert ready, "the browser does not answer"
             piece = os.read(self._in, 1 << 20)
-            assert piece, "the browser has ended"
+            assert piece, f"the browser has ended: {self._last_words()}"
             self._rest += piece
         message, _, self._rest = self._rest.partition(b"\0")
         return dict(json.loads(message))
+
+    def _last_words(self) -> str:
+        self._process.wait(10)
+        self._said.seek(0)
+        return f"status {self._process.returncode}: {self._said.read()[-1500:].decode(errors='replace')}"
 
     def _note(self, got: dict[str, Any]) -> None:
         params = got.get("params", {})

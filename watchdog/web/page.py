@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from watchdog.judge.sentence import WORST
+from watchdog.judge.sentence import DOUBTS, WORST
 from watchdog.log import get
 from watchdog.watch import Watch
 from watchdog.web import archive, shelf
+from watchdog.web.outlook import outlook
 from watchdog.web.timeline import REMARKS, Timeline, at
 from watchdog.worker import BusyError, Worker
 
@@ -24,7 +25,6 @@ KEEP_LIMIT_S = 10.0
 LAST_KEEP_S = 1.0
 ILL = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "Started")
 """Conditions without which users are not served; WORST has the others too."""
-DOUBTS = ("Silent", "ProbeFailed")
 RESTART_S = 600.0
 """A life that began within so many seconds of our order is the one that we ordered."""
 
@@ -123,6 +123,7 @@ class Page:
             watch = watches.get(server["name"])
             server["health"] = health(server, now_at)
             if watch is not None:
+                server["outlook"] = self._outlook(watch)
                 line = self.timelines[watch.server.name]
                 server["timeline"] = line.view(watch)
                 past = [{"at": at(watch.clock, r.t), "what": r.what, "text": r.text, "reason": r.reason} for r in line.past]
@@ -131,6 +132,12 @@ class Page:
         if now_at is not None:
             answer["at"] = now_at
         return answer
+
+    def _outlook(self, watch: Watch) -> dict[str, str | None] | None:
+        try:
+            return outlook(watch)
+        except Exception as e:  # noqa: BLE001  # a fault in one judge must not take the page away; the watch tells of it
+            return {"next": f"What comes next cannot be told: a judge failed ({type(e).__name__}).", "helps": None}
 
     def _now_at(self) -> str | None:
         clocks = [w.clock for w in self.source.watches()]
@@ -159,7 +166,8 @@ def health(server: dict[str, Any], now_at: str | None) -> dict[str, str | None]:
     begun = (server["ready_at"] if phase == "serving" else None) or server["since_at"]
     false = {c["type"]: c for c in server["conditions"] if c["status"] == "False"}
     worst = next((false[kind] for kind in WORST if kind in false), None) or next(iter(false.values()), None)
-    doubt = next((c for c in server["conditions"] if c["type"] == "SchedulerProgressing" and c["reason"] in DOUBTS), None)
+    unsure = {(c["type"], c["reason"]): c for c in server["conditions"] if c["status"] == "Unknown"}
+    doubt = next((unsure[kind] for kind in DOUBTS if kind in unsure), None)
 
     def is_so(level: str, title: str, since_at: str | None = begun) -> dict[str, str | None]:
         return {"level": level, "title": title, "since_at": since_at}
@@ -178,7 +186,7 @@ def health(server: dict[str, Any], now_at: str | None) -> dict[str, str | None]:
     if worst is not None:
         return is_so("trouble", in_words(worst["reason"]), worst["since_at"])
     if doubt is not None:
-        return is_so("trouble", "Suspicious", doubt["since_at"])
+        return is_so("trouble", "In doubt", doubt["since_at"])
     return is_so("well", "Well") if server["verified"] else is_so("busy", "Serving, not proven yet")
 
 

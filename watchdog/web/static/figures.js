@@ -1,7 +1,7 @@
 // Numbers: the server's work, its memory, the GPUs.
 
 import { el } from "./dom.js";
-import { duration, gb, gib, number, percent } from "./words.js";
+import { NBSP, duration, gb, gib, number, percent } from "./words.js";
 
 function tile(name, value, note = "", ratio = null) {
   return el(
@@ -20,7 +20,7 @@ function meter(ratio, kind = "") {
   return el("div", { class: `track small ${kind}`, "aria-hidden": "true" }, fill);
 }
 
-const ago = (seconds) => (typeof seconds === "number" ? `${duration(seconds)} ago` : null);
+const ago = (seconds) => (typeof seconds === "number" ? (seconds < 1 ? "just now" : `${duration(seconds)} ago`) : null);
 
 export function work(body, server) {
   const { work: w, probes } = server;
@@ -53,8 +53,8 @@ export function memory(body, server) {
   const most = Math.max(1, m.expected ?? 0, m.announced ?? 0, m.seen ?? 0);
   const rows = [
     m.expected ? ["Expected", m.expected, "by launch arguments and KV cache", most] : null,
-    ["Announced", m.announced, m.announced ? "host pool, by SGLang's log" : "no host pool in this life", most],
-    ["Seen", m.seen, m.seen_as ?? "not read yet", most],
+    m.announced ? ["Announced", m.announced, "host pool, by SGLang's log", most] : null,
+    m.announced || m.expected ? ["Seen", m.seen, m.seen_as ?? "not read yet", most] : null,
     ["Host used", used, typeof host.mem_total === "number" ? `of ${gb(host.mem_total)} = ${gib(host.mem_total)}` : "not read yet", host.mem_total ?? 1],
   ].filter(Boolean);
   const bars = rows.map(([name, value, note, whole]) => {
@@ -70,8 +70,9 @@ export function memory(body, server) {
       el("div", { class: "track", "aria-hidden": "true" }, fill, name === "Seen" && m.announced && m.announced < most ? goal : ""),
     );
   });
+  const pool = m.announced ? "" : server.phase === "starting" ? "No host pool has been announced yet." : "No host pool in this life.";
   const left = typeof m.room === "number" ? `Room left before the kernel must act: ${gb(m.room)} = ${gib(m.room)}.` : "";
-  body.replaceChildren(el("dl", { class: "bars" }, bars), el("p", { class: "dim" }, left));
+  body.replaceChildren(el("dl", { class: "bars" }, bars), el("p", { class: "dim" }, [pool, left].filter(Boolean).join(" ")));
 }
 
 export function gpus(body, server) {
@@ -100,7 +101,10 @@ function gpu(g) {
     g.retired_pending ? "memory pages wait to be retired: reset needed" : "",
     g.nvlinks_down ? `${g.nvlinks_down} NVLinks down` : "",
   ].filter(Boolean);
-  const memoryText = typeof g.mem_used === "number" ? `${(g.mem_used / 2 ** 30).toFixed(1)}${g.mem_total ? ` of ${(g.mem_total / 2 ** 30).toFixed(1)}` : ""} GiB` : "not known";
+  // On a phone the bar alone tells how much of the whole it is.
+  const of = (whole) => (whole ? el("span", { class: "of" }, ` of ${whole}`) : "");
+  const used = typeof g.mem_used === "number" ? [(g.mem_used / 2 ** 30).toFixed(1), of(g.mem_total && (g.mem_total / 2 ** 30).toFixed(1)), `${NBSP}GiB`] : null;
+  const watts = typeof g.power_w === "number" ? [`${Math.round(g.power_w)}`, of(g.power_limit_w && Math.round(g.power_limit_w)), `${NBSP}W`] : null;
   return el(
     "li",
     { class: warnings.length ? "gpu warned" : "gpu" },
@@ -109,15 +113,15 @@ function gpu(g) {
       "dl",
       {},
       line("Use", percent(g.util), g.util),
-      line("Memory", memoryText, share),
-      line("Power", typeof g.power_w === "number" ? `${Math.round(g.power_w)} W${g.power_limit_w ? ` of ${Math.round(g.power_limit_w)} W` : ""}` : null, power),
-      line("Heat", typeof g.temp_c === "number" ? `${Math.round(g.temp_c)} °C` : null),
-      line("Clock", typeof g.sm_mhz === "number" ? `${Math.round(g.sm_mhz)} MHz` : null),
+      line("Memory", used, share),
+      line("Power", watts, power),
+      line("Heat", typeof g.temp_c === "number" ? `${Math.round(g.temp_c)}${NBSP}°C` : null),
+      line("Clock", typeof g.sm_mhz === "number" ? `${Math.round(g.sm_mhz)}${NBSP}MHz` : null),
     ),
     warnings.map((text) => el("p", { class: "wrong" }, text)),
   );
 }
 
 function line(name, value, ratio = null) {
-  return el("div", {}, el("dt", {}, name), el("dd", {}, value ?? "not known"), ratio === null || ratio === undefined ? "" : meter(ratio));
+  return el("div", { class: name.toLowerCase() }, el("dt", {}, name), el("dd", {}, ...[value ?? "not known"].flat()), ratio === null || ratio === undefined ? "" : meter(ratio));
 }

@@ -2,7 +2,7 @@
 
 import { el, glyph, keyed, setText } from "./dom.js";
 import { age } from "./hero.js";
-import { clock, duration, size, spaced } from "./words.js";
+import { clock, duration, size, spaced, zone } from "./words.js";
 
 const LEVELS = { True: "well", False: "ill", Unknown: "unknown" };
 const HOLDS = { True: "holds", False: "does not hold", Unknown: "not known" };
@@ -122,6 +122,7 @@ export function watchdog(foot, daemon) {
   const words = [
     `sglang-watchdog ${daemon.version}, process ${daemon.pid}, up ${duration(daemon.up_s)}`,
     daemon.alive ? `all ${daemon.sources.length} sources give signs of life` : "a source gives no sign of life",
+    `times are ${zone()}`,
   ];
   let main = foot.querySelector("p");
   if (!main) {

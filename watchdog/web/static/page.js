@@ -9,18 +9,20 @@ import { clock, duration, now, setClock } from "./words.js";
 
 const STALE_MS = 6000;
 const AGAIN_MS = 4000;
+const HIDDEN_MS = 15000;
+const ASK_MS = 5000;
 
 // Each section of a server's view, with the keys of the status that it is drawn from.
 const SECTIONS = [
-  ["hero", null, hero, ["health", "sentence", "phase", "starting", "since_at", "ready_at", "mode", "stand_down", "budget", "restarts", "diary"]],
+  ["hero", null, hero, ["health", "sentence", "phase", "starting", "since_at", "ready_at", "mode", "stand_down", "budget", "restarts", "outlook", "observed", "alerts"]],
   ["work", "Work", work, ["work", "probes", "phase"]],
   ["memory", "Memory", memory, ["memory", "phase"]],
-  ["gpus", "GPUs", gpus, ["gpus"]],
   ["timeline", "Timeline", timeline, ["timeline", "restarts"]],
   ["conditions", "Conditions", conditions, ["conditions"]],
   ["incidents", "Incident bundles", incidents, ["incidents"]],
   ["probes", "Failed probes", failedProbes, ["failed_probes"]],
   ["diary", "Diary of decisions", diary, ["diary"]],
+  ["gpus", "GPUs", gpus, ["gpus"]],
 ];
 
 // The lists stand in two columns.
@@ -34,6 +36,7 @@ let status = null;
 let shown = null;
 let heardAt = 0;
 let source = null;
+let again = null;
 
 function worstFirst(servers) {
   const order = ["ill", "trouble", "busy", "unknown", "paused", "well"];
@@ -54,7 +57,8 @@ function build(server) {
     return el("section", { id, class: "panel", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), body);
   });
   const columns = COLUMNS.map((ids) => el("div", { class: "column" }, sections.filter((section) => ids.includes(section.id))));
-  at("server").replaceChildren(...sections.filter((section) => !COLUMNS.flat().includes(section.id)), ...columns);
+  const whole = sections.filter((section) => !COLUMNS.flat().includes(section.id));
+  at("server").replaceChildren(...whole.slice(0, -1), ...columns, whole.at(-1));
   shown = { name: server.name, bodies };
 }
 
@@ -125,28 +129,46 @@ function take(next, changed) {
 
 function live() {
   const late = Date.now() - heardAt;
-  const lost = heardAt > 0 && late > STALE_MS;
+  const lost = heardAt > 0 && late > STALE_MS + (source ? 0 : AGAIN_MS + ASK_MS) && !document.hidden;
   document.body.classList.toggle("lost", lost);
   at("stale").hidden = !lost;
-  setText(at("link"), heardAt === 0 ? "connecting …" : lost ? "not connected" : "live");
+  setText(at("link"), heardAt === 0 ? "connecting …" : lost ? "not connected" : source ? "live" : "asked every few seconds");
   at("link").classList.toggle("on", heardAt > 0 && !lost);
   if (lost) setText(at("stale"), `The watchdog does not answer. What you see is from ${clock(now() - late)}; it is asked again and again.`);
 }
 
+function lay(patch) {
+  const { servers, ...rest } = patch;
+  const merged = status.servers.map((s) => (servers[s.name] ? { ...s, ...servers[s.name] } : s));
+  take({ ...status, ...rest, servers: merged }, servers);
+}
+
+// A page that is looked at listens to events. One in the background, or one for which there is no room, asks now and then: its
+// title still tells, and it takes nobody's place.
 function connect() {
+  clearTimeout(again);
   source?.close();
+  source = null;
+  if (document.hidden) return poll(HIDDEN_MS);
   source = new EventSource("api/events");
   source.addEventListener("status", (e) => take(JSON.parse(e.data), null));
-  source.addEventListener("patch", (e) => {
-    if (!status) return;
-    const { servers, ...rest } = JSON.parse(e.data);
-    const merged = status.servers.map((s) => (servers[s.name] ? { ...s, ...servers[s.name] } : s));
-    take({ ...status, ...rest, servers: merged }, servers);
-  });
+  source.addEventListener("patch", (e) => status && lay(JSON.parse(e.data)));
   source.addEventListener("error", () => {
-    // A browser does not come back by itself after an answer that is no stream.
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS);
+    // A browser does not come back by itself after an answer that is no stream, such as "too many pages are open".
+    if (source?.readyState === EventSource.CLOSED) poll(AGAIN_MS);
   });
+}
+
+async function poll(pauseMs) {
+  source?.close();
+  source = null;
+  try {
+    const answer = await fetch("api/status", { signal: AbortSignal.timeout(ASK_MS) });
+    if (answer.ok) take(await answer.json(), null);
+  } catch {
+    // The next one may get through; live() tells how old the picture is.
+  }
+  if (!source) again = setTimeout(connect, pauseMs);
 }
 
 addEventListener("hashchange", () => {
@@ -155,6 +177,7 @@ addEventListener("hashchange", () => {
     at("server").focus({ preventScroll: true });
   }
 });
+addEventListener("visibilitychange", connect);
 setInterval(() => {
   ages();
   live();

@@ -11,7 +11,7 @@ export function now() {
 }
 
 // A number and its unit stay on one line.
-const NBSP = "\u00a0";
+export const NBSP = "\u00a0";
 
 export function duration(seconds) {
   const s = Math.max(0, Math.round(seconds));
@@ -29,6 +29,13 @@ export function clock(at, seconds = true) {
   const time = date.toLocaleTimeString("en-GB", form);
   const today = new Date(now()).toDateString() === date.toDateString();
   return today ? time : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
+}
+
+// "UTC+2": alerts and journals may speak in another time zone.
+export function zone() {
+  const minutes = -new Date().getTimezoneOffset();
+  const [hours, rest] = [Math.trunc(minutes / 60), Math.abs(minutes % 60)];
+  return minutes ? `UTC${minutes > 0 ? "+" : ""}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}` : "UTC";
 }
 
 const known = (value) => typeof value === "number" && Number.isFinite(value);

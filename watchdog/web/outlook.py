@@ -1,0 +1,57 @@
+"""What comes next for a server that is not well: what the watchdog does or will not do, and what helps. Worded like alerts."""
+
+from collections.abc import Sequence
+
+from watchdog.act.alerts.wording import DID, HELD_BACK
+from watchdog.judge.decide import condemned, stand_down
+from watchdog.judge.facts.life import Phase
+from watchdog.judge.sentence import worst
+from watchdog.judge.verdict import Action, Call, Want
+from watchdog.watch import Watch
+from watchdog.wording import span
+
+
+def outlook(watch: Watch) -> dict[str, str | None] | None:
+    """`next` and `helps`, a sentence each (`helps` may be None); None while there is nothing to be done."""
+    engine, now = watch.engine, watch.clock.now()
+    bad = worst(engine)
+    if bad is None and engine.facts.life.phase() is not Phase.STARTING:
+        return None
+    verdicts = engine.judge(now)
+    calls = [c for v in sorted(verdicts, key=lambda v: bad is None or v.type != bad.type) for c in v.calls]
+    vetoes = [c for c in calls if c.want is Want.VETO]
+    helps = next((c.advice for c in (*vetoes, *calls) if c.advice), None)
+    return {"next": f"The watchdog {_next(watch, calls, vetoes, now)}", "helps": helps}
+
+
+def _next(watch: Watch, calls: Sequence[Call], vetoes: Sequence[Call], now: float) -> str:
+    f, ledger, policy = watch.engine.facts, watch.engine.ledger, watch.server.restart
+    wanted = [c for c in calls if c.want is Want.RESTART]
+    why = stand_down(f, now)
+    if why is not None:
+        return f"does nothing to the unit: {why}."
+    if f.senses.blind(now):
+        return f"concludes nothing now: {f.senses.said(now)}."
+    if condemned(f, ledger, now):
+        if ledger.restarts and ledger.restarts[-1].dry:
+            return f"would have restarted the unit, but only says so (mode {watch.mode})."
+        return "has ordered the restart; the new life has to prove itself."
+    unmet = next((v for v in vetoes if v.unmet), vetoes[0] if vetoes and wanted else None)
+    if unmet is not None:
+        return f"does not restart, since that would not help. {unmet.message}"
+    if not wanted:
+        if f.life.phase() is Phase.STARTING:
+            return "restarts a start only when all signs of progress stand still."
+        of_worst = {c.want for c in calls[:1]}
+        told = Action.PLAN_RESTART if Want.PLAN_RESTART in of_worst else Action.ALERT if Want.ALERT in of_worst else None
+        return DID[told][watch.mode] if told is not None else "waits: this alone does not call for a restart."
+    held = next((words for reason, words in HELD_BACK.items() if reason in ledger.withheld), None)
+    if held is not None:
+        return held
+    spent = ledger.spent(policy, now)
+    if spent is not None:
+        return f"does not restart again: {spent}."
+    wait_s = ledger.wait_s(policy, now)
+    if wait_s > 0 and watch.mode == "act":
+        return f"restarts the unit in {span(wait_s)}, when the back-off is over."
+    return DID[Action.RESTART][watch.mode].format(unit=watch.server.unit)
