@@ -77,6 +77,18 @@ def test_the_shipped_profiles() -> None:
         assert name == GENERIC or all(re.match("SGLang (0\\.|documentation)", source) for source in written["sources"])
 
 
+def test_the_table_of_profiles_says_what_the_files_say() -> None:
+    text = (PROJECT / "docs/canary.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")]
+    told = {row[0].strip("`"): row[1:] for row in rows if len(row) == 6}
+    assert set(told) == set(names())
+    for name, (_, by, thinks, answer, without) in told.items():
+        known = named(name)
+        assert thinks == known.thinks and answer == known.expects
+        assert set(known.reasoning_parsers) <= {words.split()[-1] for words in re.findall(r"`([^`]+)`", by)}
+        assert [word.split(" = ")[0] for word in re.findall(r"`([^`]+)`", without)] == list(known.brief_kwargs)
+
+
 def test_each_profile_can_be_configured() -> None:
     for name in (*names(), str(FOLDER / "qwen3.toml")):
         whole = config.parse({"servers": [{"name": "a", "unit": "a.service", "probe": {"profile": name}}]})
