@@ -10,7 +10,7 @@ from watchdog import config
 from watchdog.act import redact
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Intent
-from watchdog.observation import Log, Observation, Operator, Probe, Unit
+from watchdog.observation import Log, Metrics, Observation, Operator, Probe, Server, Unit
 from watchdog.sglang.loglines import classify
 from watchdog.view import server_view
 from watchdog.watch import Watch, without_secrets
@@ -129,6 +129,19 @@ def test_sources_hold_back_while_it_starts_and_while_we_are_paused(made: Made) -
     made.clock.advance(101)
     made.watch.tick()
     assert made.watch.target.hold is None
+
+
+def test_sources_are_told_of_the_model_and_of_others_requests(made: Made) -> None:
+    assert made.watch.target.args == {} and made.watch.target.alone
+    made.serving()
+    args = {"model_path": "/models/Kimi-K2.5", "reasoning_parser": "kimi_k2"}
+    made.take(Server(t=2.0, inv=LIFE, version="0.5.23", args=args))
+    made.take(Metrics(t=3.0, inv=LIFE, ok=True, values={"num_running_reqs": 3.0, "num_queue_reqs": 0.0}))
+    made.watch.tick()
+    assert made.watch.target.args == args and not made.watch.target.alone
+    made.take(Metrics(t=13.0, inv=LIFE, ok=True, values={"num_running_reqs": 0.0, "num_queue_reqs": 0.0}))
+    made.watch.tick()
+    assert made.watch.target.alone
 
 
 def test_a_pause_survives_the_daemon(tmp_path: Path) -> None:

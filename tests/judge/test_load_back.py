@@ -9,7 +9,7 @@ from watchdog.judge import load_back
 from watchdog.judge.facts import Facts
 from watchdog.judge.load_back import by_noise
 from watchdog.judge.verdict import Status, Verdict
-from watchdog.observation import Answer, Metrics, Probe, Unit
+from watchdog.observation import Answer, Metrics, Probe, Server, Unit
 
 INV = "a" * 32
 HOUR = 3600.0
@@ -75,6 +75,13 @@ def test_load_backs_that_change_nothing() -> None:
         back(f, n * HOUR, "16")
     v = verdict(f, 6 * HOUR)
     assert (v.status, v.reason) == (Status.TRUE, "SameAnswers") and "0 of 5 answers" in v.message
+
+
+def test_a_server_without_a_host_pool_says_so() -> None:
+    f = serving()
+    f.see(Server(t=2.0, inv=INV, version="0.5.23", args={"enable_hierarchical_cache": False}))
+    cold(f)
+    assert verdict(f, 61.0).reason == "NoHostPool"
 
 
 def test_one_difference_is_weak_and_three_are_a_finding() -> None:

@@ -21,6 +21,9 @@ def judge(f: Facts, now: float) -> Verdict:
         message = f"The server is {f.life.phase().value}."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=message)
     loaded, steady = list(f.prefix.loaded), list(f.prefix.steady)
+    server = f.life.server
+    if not loaded and server is not None and not server.args.get("enable_hierarchical_cache"):
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NoHostPool", message="The hierarchical cache is off.")
     if not loaded:
         message = "The prefix canary has not been loaded back from the host pool and compared yet."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message=message)

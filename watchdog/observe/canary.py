@@ -56,6 +56,7 @@ class Canary:
         self._source = source
         self._now = now
         self._args = args
+        self._profile = _configured(server.probe.profile)
 
     async def ask(self, kind: str, inv: str | None) -> Probe:
         """One probe of the given kind (observation.PROBES), stamped with the life in which it began."""
@@ -67,10 +68,8 @@ class Canary:
 
     def profile(self) -> profile.Found:
         """What is known of the server's model: as configured, or as its arguments and names tell."""
-        wanted = self.server.probe.profile
-        if wanted:
-            with contextlib.suppress(profile.ProfileError):  # it was there when the configuration was read
-                return profile.Found(wanted, profile.named(wanted), "the configuration")
+        if self._profile is not None:
+            return self._profile
         return profile.for_server(self._args(), self.server.model or self.learned_model or "")
 
     async def _get(self, kind: str, inv: str | None) -> Probe:
@@ -250,6 +249,13 @@ class Canary:
             if (value := getattr(answer, name)) is not None
         }
         return msgspec.structs.replace(answer, **words)
+
+
+def _configured(name: str) -> profile.Found | None:
+    """The profile that the configuration names, if it does; it was there when the configuration was read."""
+    with contextlib.suppress(profile.ProfileError):
+        return profile.Found(name, profile.named(name), "the configuration") if name else None
+    return None
 
 
 class _Asked(msgspec.Struct, frozen=True):
