@@ -68,6 +68,17 @@ async def test_a_profile_that_is_found_asks_well(name: str, tmp_path: Path) -> N
         assert (prefix.answer.reasoning is None) == (not thinks or bool(found.profile.brief_kwargs))
 
 
+async def test_the_example_of_kimi_works_as_it_is_shipped(tmp_path: Path) -> None:
+    [shipped] = config.load(Path(__file__).parents[2] / "config/kimi-k2.5-8gpu.toml").servers
+    args = arguments_of("kimi-k2")
+    with StandIn(tmp_path, "--model-path", args["model_path"], "--reasoning-parser", args["reasoning_parser"]) as server:
+        here = msgspec.structs.replace(shipped, base_url=f"http://127.0.0.1:{server.port}")
+        asker = Canary(here, random.Random(1), BootClock().now, lambda: args)
+        probe = await asker.ask("chat", None)
+    assert asker.profile().name == "kimi-k2" and probe.reasons is True and probe.answer is not None
+    assert probe.answer.reasoning and text.grade(probe.answer, probe.expects).quality is Quality.GOOD
+
+
 @pytest.fixture(scope="module", params=["0.5.23", "0.5.9"])
 def pooled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     """A server with a host pool: one whose answers tell where cached tokens lay, one of which only counters do."""
