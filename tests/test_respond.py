@@ -285,3 +285,21 @@ async def test_a_disk_that_does_not_answer_is_told_once_and_waited_for_only_so_l
     assert len(told) == 1
     assert "the disk does not answer" in told[0]
     stuck.set()
+
+
+async def test_what_followed_is_added_to_the_bundle_and_to_the_incident(made: Made) -> None:
+    folder = made.home / "incidents/x"
+    folder.mkdir(parents=True)
+    (folder / "summary.md").write_text("## What followed\n\n")
+
+    made.order()
+    await made.over()
+    assert made.responder._writing is not None
+    async with asyncio.timeout(5):
+        await made.responder._writing
+
+    said = [line.partition(" UTC: ")[2] for line in (folder / "summary.md").read_text().splitlines()[2:]]
+    assert said == ["restart (SchedulerHung): hung", "restart begun: restarting kimi.service", "restart done: restarted"]
+    (incident,) = made.watch.incidents.all
+    assert (incident.reason, incident.restarts, incident.bundle, incident.ended) == ("SchedulerHung", 1, "x", None)
+    assert made.on_disk().incidents == [incident]

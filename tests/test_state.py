@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from watchdog.clock import FakeClock
 from watchdog.config import Restarting
+from watchdog.incidents import Deed, Incident
 from watchdog.judge.ledger import Ledger, Ordered
+from watchdog.judge.verdict import Action
 from watchdog.state import LOST, Saved, StateFile, UnderWay
 
 
@@ -48,6 +50,21 @@ def test_moments_are_carried_over_to_the_clock_of_the_next_daemon(tmp_path: Path
     assert saved.ledger.condemned_at == pytest.approx(-600.0, abs=2.0)
     assert saved.ledger.alerts["X"] == pytest.approx(-10.0, abs=2.0)
     assert saved.paused_until == pytest.approx(600.0, abs=2.0)
+
+
+def test_incidents_are_carried_over_and_must_be_plausible(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    incident = Incident(begun=400.0, reason="R", cause="c", action=Action.RESTART, changed=500.0, deeds=[Deed(t=450.0, text="d")])
+    written(path, Saved(incidents=[incident]), now=1000.0)
+
+    saved, trouble = StateFile(path, Later()).load()
+
+    assert trouble is None
+    assert saved.incidents[0].begun == pytest.approx(-600.0, abs=2.0)
+    assert saved.incidents[0].deeds[0].t == pytest.approx(-550.0, abs=2.0)
+    incident.deeds[0].t = 1e12
+    written(path, Saved(incidents=[incident]), now=1000.0)
+    assert "moments that cannot be" in str(StateFile(path, Later()).load()[1])
 
 
 def test_over_a_reboot_the_wall_clock_counts_and_a_job_of_ours_is_forgotten(tmp_path: Path) -> None:

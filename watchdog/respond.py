@@ -1,10 +1,11 @@
 """Carries out what was decided for one server: evidence first, then the restart, then a word about what came of it."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 from watchdog import config
-from watchdog.act import evidence
+from watchdog.act import bundles, evidence
 from watchdog.act.attempt import Outcome
 from watchdog.act.restart import restart, see_through
 from watchdog.act.scene import Scene
@@ -16,6 +17,7 @@ from watchdog.state import UnderWay
 from watchdog.systemd import Bus, SystemdError
 from watchdog.view import verified
 from watchdog.watch import Watch
+from watchdog.wording import span
 from watchdog.worker import BusyError, Worker
 
 EVIDENCE_AGE_S = 120.0
@@ -24,6 +26,8 @@ EVIDENCE_OVER_S = 5.0
 """Evidence keeps to its own limit; after so many seconds more it is not waited for."""
 RECORD_S = 1800.0
 SAVE_LIMIT_S = 10.0
+FOLLOWED = 20
+"""So many lines of what followed wait for a bundle."""
 BUS_LOOK_S = 30.0
 
 
@@ -45,6 +49,10 @@ class Responder:
         self._evidence_at: float | None = None
         self._restart: asyncio.Task[None] | None = None
         self._disk = Worker("state")
+        self._notes = Worker("summary")
+        self._writing: asyncio.Task[None] | None = None
+        self._followed: list[str] = []
+        """What happened in the present incident and is not in its bundle's summary yet."""
         self._saving = asyncio.Lock()
         self.last_bundle: Path | None = None
         self.trouble: str | None = None
@@ -76,6 +84,10 @@ class Responder:
             mode=watch.mode,
         )
         watch.note(t, event, f"{word}: {intent.message}", intent.reason)
+        if watch.incidents.decided(t, intent, f"{word} ({intent.reason})", well=verified(watch)):
+            self._followed.clear()
+        if intent.action in (Action.RESTART, Action.WITHHOLD):
+            self._follow(t, f"{word} ({intent.reason}): {intent.message}")
         watch.tally.intent(intent)
         if intent.action is Action.DIAGNOSE:
             self._diagnose(intent, t)
@@ -117,9 +129,34 @@ class Responder:
         said = f"evidence saved in {bundle.took_s:.1f} s: {where}" if bundle.path else str(bundle.warning)
         say = watch.log.info if bundle.path else watch.log.error
         say("evidence", message=said, reason=intent.reason, bundle=where)
-        watch.note(watch.clock.now(), "acted", said, intent.reason)
+        now = watch.clock.now()
+        watch.note(now, "acted", said, intent.reason)
+        kept = bundle.name if bundle.path else None
+        watch.incidents.done(now, f"evidence saved: {kept}" if kept else said, bundle=kept)
         self.last_bundle = bundle.path
+        self._write_down()
         return bundle.path
+
+    def _follow(self, t: float, text: str) -> None:
+        """What followed goes into the last bundle's summary too, once it lies on disk."""
+        self._followed = [*self._followed[-FOLLOWED:], f"{self._watch.clock.wall(t):%Y-%m-%d %H:%M:%S} UTC: {text}"]
+        if self._evidence is None or self._evidence.done():
+            self._write_down()
+
+    def _write_down(self) -> None:
+        """Hand what followed to the writer."""
+        watch, idle = self._watch, self._writing is None or self._writing.done()
+        name = watch.incidents.all[-1].bundle if watch.incidents.all else None
+        if name is not None and self._followed and idle:
+            path = watch.home / "incidents" / name
+            self._writing = self._tasks.create_task(self._append(path), name=f"summary of {watch.server.name}")
+
+    async def _append(self, bundle: Path) -> None:
+        """Write it; what a disk does not take stays in the journal alone."""
+        while self._followed:
+            lines, self._followed = self._followed, []
+            with contextlib.suppress(OSError, BusyError):  # TimeoutError is an OSError
+                await self._notes.call(lambda lines=lines: bundles.follow(bundle, lines), SAVE_LIMIT_S)  # type: ignore[misc]
 
     # ---- restart
 
@@ -205,10 +242,11 @@ class Responder:
         watch.log.warning(
             "acted", message=f"{result}: {detail}", action="restart", reason=reason, result=result, invocation=watch.target.inv
         )
-        watch.note(watch.clock.now(), "acted", f"restart {result}: {detail}", reason)
-        watch.take(
-            Acted(t=watch.clock.now(), inv=watch.target.inv, action="restart", result=result, reason=reason, detail=detail)
-        )
+        now = watch.clock.now()
+        watch.note(now, "acted", f"restart {result}: {detail}", reason)
+        watch.incidents.done(now, f"restart {result}: {detail}", restart=result == "done")
+        self._follow(now, f"restart {result}: {detail}")
+        watch.take(Acted(t=now, inv=watch.target.inv, action="restart", result=result, reason=reason, detail=detail))
         if self._people is not None:
             self._people.acted(watch, reason, result, detail)
 
@@ -222,9 +260,10 @@ class Responder:
         """Done means verified: a new life, ready, answered, its footprint as announced."""
         watch = self._watch
         order = watch.saved.under_way
-        if order is None or order.stage != "recovery":
-            return
         now = watch.clock.now()
+        if order is None or order.stage != "recovery":
+            self._look_at_incident(now)
+            return
         took_s = now - order.t
         life = watch.engine.facts.life
         if life.inv is not None and life.inv != order.inv and verified(watch):
@@ -239,8 +278,22 @@ class Responder:
         else:
             return
         watch.note(now, "acted", said, order.reason)
+        watch.incidents.done(now, said)
+        self._follow(now, said)
         watch.saved.under_way = None
         watch.dirty = True
+
+    def _look_at_incident(self, now: float) -> None:
+        """An incident is over when the server serves again, or a person wants it stopped."""
+        watch = self._watch
+        if watch.incidents.open is None:
+            return
+        active = watch.engine.conditions.get("UnitActive")
+        stopped = active is not None and active.reason == "StoppedByRequest"
+        if watch.incidents.look(now, well=verified(watch), stopped=stopped, alerts=set(watch.engine.ledger.alerts)):
+            incident = watch.incidents.all[-1]
+            self._follow(now, f"over: {incident.outcome}, {span((incident.ended or now) - incident.begun)} after it began")
+            watch.dirty = True
 
     # ---- after our own end
 

@@ -13,6 +13,7 @@ import msgspec
 
 from watchdog import durable
 from watchdog.clock import Clock
+from watchdog.incidents import Incident
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.ledger import Ledger, Ordered
 
@@ -51,6 +52,7 @@ class Saved(msgspec.Struct, kw_only=True):
         now: the daemon's clock at the writing.
         observed_s: how long the server has been watched in mode observe, in seconds; 0 in other modes.
         under_way: a restart of ours that was not verified yet.
+        incidents: what went wrong of late and what came of it, the newest last.
     """
 
     version: int = VERSION
@@ -65,6 +67,7 @@ class Saved(msgspec.Struct, kw_only=True):
     pause_reason: str = ""
     observed_s: float = 0.0
     under_way: UnderWay | None = None
+    incidents: list[Incident] = []
 
     def plausible(self) -> bool:
         """Whether all moments are finite and within some years of now."""
@@ -72,6 +75,8 @@ class Saved(msgspec.Struct, kw_only=True):
         moments = [r.t for r in ledger.restarts] + [ledger.condemned_at or 0.0, self.paused_until or 0.0, self.observed_s]
         for named in (ledger.withheld, ledger.alerts, ledger.planned):
             moments += named.values()
+        for incident in self.incidents:
+            moments += incident.moments()
         return all(abs(t) < LONGEST_S for t in moments)
 
     def shift(self, seconds: float) -> None:
@@ -88,6 +93,8 @@ class Saved(msgspec.Struct, kw_only=True):
             self.paused_until += seconds
         if self.under_way is not None:
             self.under_way.t += seconds
+        for incident in self.incidents:
+            incident.shift(seconds)
 
 
 def boot_id() -> str:

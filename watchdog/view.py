@@ -5,15 +5,18 @@ from typing import Any
 import msgspec
 
 from watchdog.act import redact
+from watchdog.incidents import Incident
 from watchdog.judge import pool
 from watchdog.judge.facts import Facts
-from watchdog.judge.sentence import WORST
-from watchdog.judge.verdict import Status
+from watchdog.judge.sentence import doubts
+from watchdog.judge.verdict import WORST, Status
 from watchdog.observation import Gpu, Host, Probe, Unit
 from watchdog.sglang import startup
 from watchdog.watch import Watch
 
 WEEK_S = 7 * 86400.0
+LONGEST = 600
+"""Characters of a sentence that is shown of an incident."""
 PROBE_FIELDS = ("probe", "outcome", "status", "connect_s", "ttft_s", "total_s", "limit_s", "why", "detail")
 
 
@@ -38,6 +41,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "invocation": f.life.inv,
         "since_at": _at(watch, f.life.since),
         "ready_at": _at(watch, f.life.ready_at),
+        "doubts": [c.type for c in doubts(watch.engine)] if phase.value == "serving" else [],
         "proven": f.life.proven,
         "verified": verified(watch),
         "paused": f.paused(now),
@@ -75,6 +79,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "probes": {name: _probe(watch, p) for name, p in watch.last_probes.items()},
         "failed_probes": [_probe(watch, p) for p in watch.failed_probes],
         "restarts": [{"at": _at(watch, r.t), "reason": r.reason, "dry": r.dry, "proven": r.proven} for r in ledger.restarts],
+        "incidents": [_incident(watch, i) for i in watch.incidents.all],
         "observed": _observed(watch, now),
         "budget": {
             "restarts": policy.budget,
@@ -87,6 +92,21 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "withheld": sorted(ledger.withheld),
         "diary": [{"at": _at(watch, r.t), "what": r.what, "text": redact.line(r.text), "reason": r.reason} for r in watch.diary],
         "observations": dict(watch.counts),
+    }
+
+
+def _incident(watch: Watch, i: Incident) -> dict[str, Any]:
+    """One incident; `took_s` is None and `ended_at` null while it lasts."""
+    return {
+        "begun_at": _at(watch, i.begun),
+        "ended_at": _at(watch, i.ended),
+        "took_s": None if i.ended is None else round(i.ended - i.begun, 1),
+        "reason": i.reason,
+        "cause": redact.line(i.cause, LONGEST),
+        "done": [{"at": _at(watch, d.t), "text": redact.line(d.text, LONGEST)} for d in i.deeds],
+        "restarts": i.restarts,
+        "outcome": i.outcome,
+        "bundle": i.bundle,
     }
 
 

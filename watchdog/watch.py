@@ -10,6 +10,7 @@ import msgspec
 from watchdog import config
 from watchdog.act import redact
 from watchdog.clock import Clock
+from watchdog.incidents import Incidents
 from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.facts.life import Phase
@@ -67,6 +68,7 @@ class Watch:
         self.saved, trouble = self.file.load()
         if trouble is not None:
             self.log.error("state-lost", message=trouble)
+        self.incidents = Incidents(self.saved.incidents)
         self.mode = server.mode or whole.daemon.mode
         self._counted_at = clock.now()
         self.engine = Engine(self._settings(whole), self.saved.ledger, self.saved.learned)

@@ -123,7 +123,7 @@ async def test_a_whole_bundle(tmp_path: Path, tools: Path, helper: list[str], sc
 
     assert bundle.failed == {} and bundle.warning is None and bundle.files == {}
     assert bundle.path == home / "2026-01-14T02-01-33Z-SchedulerHung"
-    assert {path.name for path in bundle.path.iterdir()} == {*COLLECTORS, "summary.md", "intent.json"}
+    assert {path.name for path in bundle.path.iterdir()} == {*COLLECTORS, "summary.md", "intent.json", "conditions.json"}
     assert bundle.size == bundles.size(bundle.path)
     text = everything(bundle)
     assert SECRET not in text
@@ -133,7 +133,7 @@ async def test_a_whole_bundle(tmp_path: Path, tools: Path, helper: list[str], sc
         "No batch for 93 s",
         "canary timed out",
         "2026-01-14 02:01:33 UTC",
-        "SchedulerProgressing is False since 2026-01-14 02:00:03 UTC",
+        "SchedulerProgressing does not hold for 1 min 30 s (Hung, since 2026-01-14 02:00:03 UTC): No batch.",
         "SGLang 0.5.23",
         "tp_size: 8",
         "NCCL_DEBUG=INFO",

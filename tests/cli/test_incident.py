@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import tarfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from watchdog import cli
 from watchdog.act import bundles
+from watchdog.cli import screen
 
 AT = datetime(2026, 1, 14, 2, 0, tzinfo=UTC)
 
@@ -117,35 +119,116 @@ def state(config: Path, content: str) -> None:
     (folder / "state.json").write_text(content, encoding="utf-8")
 
 
+def saved(**content: object) -> str:
+    return json.dumps({"wall": AT.timestamp() + 100, "now": 100.0, **content})
+
+
+INCIDENT = {
+    "begun": 40.0,
+    "reason": "SchedulerHung",
+    "cause": "Hung for 1 min 3 s: no batch for 1 min 3 s; token counters frozen with 3 running; "
+    "health gave 503 after 20 s (2 times).",
+    "action": "restart",
+    "changed": 240.0,
+    "standing": [],
+    "deeds": [
+        {"t": 40.0, "text": "diagnose (SchedulerSilent)"},
+        {"t": 41.0, "text": "evidence saved: 2026-01-14T02-00-00Z-SchedulerHung"},
+        {"t": 60.0, "text": "restart (SchedulerHung)"},
+        {"t": 240.0, "text": "verified: a new life, ready after 150 s, serving, idle\x1b[2J"},
+    ],
+    "restarts": 1,
+    "bundle": "2026-01-14T02-00-00Z-SchedulerHung",
+    "ended": 240.0,
+    "outcome": "well again after 1 restart",
+}
+
+
 def test_history_from_disk(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     restarts = [{"t": 40.0, "reason": "SchedulerHung", "proven": True}, {"t": 100.0, "reason": "RankLost", "dry": True}]
-    state(config, json.dumps({"wall": AT.timestamp() + 100, "now": 100.0, "ledger": {"restarts": restarts}}))
+    state(config, saved(ledger={"restarts": restarts}, incidents=[INCIDENT]))
     assert run(config, "history", "--json") == 0
     told = json.loads(capsys.readouterr().out)
+    assert set(told) == {"incidents", "decisions", "daemon"}
     assert told["daemon"] is False
-    assert [(e["at"], e["server"], e["what"]) for e in told["entries"]] == [
-        ("2026-01-14T02:00:00Z", "kimi", "bundle"),
-        ("2026-01-14T02:00:40.000Z", "kimi", "restart"),
-        ("2026-01-14T02:01:40.000Z", "kimi", "restart"),
-        ("2026-01-14T03:00:00Z", "glm", "bundle"),
+    assert [(e["at"], e["server"], e["what"], e["text"]) for e in told["decisions"]] == [
+        ("2026-01-14T02:00:40.000Z", "kimi", "restart", "restart ordered for SchedulerHung; the life after it was verified"),
+        ("2026-01-14T02:01:40.000Z", "kimi", "restart", "would have restarted for RankLost"),
     ]
-    assert told["entries"][1]["text"] == "restart ordered for SchedulerHung; the life after it was verified"
-    assert told["entries"][2]["text"] == "would have restarted for RankLost"
-    assert run(config, "history", "--lines", "1") == 0
-    assert capsys.readouterr().out.count("2026-01-14 ") == 1
+    keys = {"server", "begun_at", "ended_at", "took_s", "reason", "cause", "done", "restarts", "outcome", "bundle"}
+    assert [set(i) for i in told["incidents"]] == [keys, keys]
+    first, second = told["incidents"]
+    assert (first["begun_at"], first["ended_at"], first["took_s"]) == (
+        "2026-01-14T02:00:40.000Z",
+        "2026-01-14T02:04:00.000Z",
+        200.0,
+    )
+    assert (second["server"], second["reason"], second["bundle"]) == ("glm", "RankLost", "2026-01-14T03-00-00Z-RankLost")
+    assert run(config, "history", "--lines", "1", "--json") == 0
+    assert [len(each) for each in list(json.loads(capsys.readouterr().out).values())[:2]] == [1, 1]
+
+
+def test_history_can_be_read_on_80_columns(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "width", lambda: 80)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    state(config, saved(ledger={"restarts": [{"t": 40.0, "reason": "SchedulerHung"}]}, incidents=[INCIDENT]))
+    assert run(config, "history") == 0
+    text = capsys.readouterr().out
+
+    assert max(map(len, text.splitlines())) <= 80
+    assert (
+        text
+        == """\
+Incidents
+
+2026-01-14 02:00:40  kimi  SchedulerHung
+  Hung for 1 min 3 s: no batch for 1 min 3 s; token counters frozen with 3
+    running; health gave 503 after 20 s (2 times).
+  02:00:40 diagnose (SchedulerSilent)
+  02:00:41 evidence saved: 2026-01-14T02-00-00Z-SchedulerHung
+  02:01:00 restart (SchedulerHung)
+  02:04:00 verified: a new life, ready after 150 s, serving, idle�[2J
+  Cost: well again after 1 restart, 3 min 20 s
+  Bundle: 2026-01-14T02-00-00Z-SchedulerHung
+
+2026-01-14 03:00:00  glm  RankLost
+  Cost: how it ended is not known
+  Bundle: 2026-01-14T03-00-00Z-RankLost
+
+Decisions
+when                 server  what     text
+2026-01-14 02:00:40  kimi    restart  restart ordered for SchedulerHung
+"""
+    )
 
 
 @pytest.mark.parametrize(
-    "content", ["", "no json", "[]", '{"wall": "x"}', '{"wall": 1e300, "now": 0, "ledger": {}}', '{"wall": 1}', "null"]
+    "content",
+    [
+        "",
+        "no json",
+        "[]",
+        '{"wall": "x"}',
+        '{"wall": 1e300, "now": 0, "ledger": {}}',
+        '{"wall": 1}',
+        "null",
+        saved(ledger=[], incidents={}),
+        saved(ledger={"restarts": [1]}, incidents=[{"begun": "x"}]),
+        "[" * 100_000,
+    ],
 )
 def test_a_damaged_state_file_spoils_nothing(config: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     state(config, content)
     assert run(config, "history", "--json") == 0
-    assert [e["what"] for e in json.loads(capsys.readouterr().out)["entries"]] == ["bundle", "bundle"]
+    told = json.loads(capsys.readouterr().out)
+    assert ([i["reason"] for i in told["incidents"]], told["decisions"]) == (["SchedulerHung", "RankLost"], [])
 
 
 def test_history_of_one_server(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(config, "history", "--server", "glm", "--json") == 0
-    assert {e["server"] for e in json.loads(capsys.readouterr().out)["entries"]} == {"glm"}
+    assert {i["server"] for i in json.loads(capsys.readouterr().out)["incidents"]} == {"glm"}
     assert run(config, "history", "--server", "nobody") == 2
     assert "nothing is known of a server 'nobody'" in capsys.readouterr().err

@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from watchdog.act import redact
+
+SUMMARY = "summary.md"
+FOLLOWED = 600
+"""Characters of one line of what followed."""
 PARTIAL = ".partial"
 """The end of a folder's name while it is being written; what is left of one after a crash of ours is removed."""
 
@@ -52,6 +57,17 @@ def write(home: Path, name: str, files: Mapping[str, bytes]) -> Path:
     except OSError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def follow(bundle: Path, lines: list[str]) -> None:
+    """Append what followed to the end of a bundle's summary. Blocking.
+
+    Raises:
+        OSError: the summary is gone, or the disk is full.
+    """
+    with (bundle / SUMMARY).open("r+", encoding="utf-8") as file:  # never begun anew where it was taken away
+        file.seek(0, 2)
+        file.write("".join(f"* {redact.line(' '.join(line.split()), FOLLOWED)}\n" for line in lines))
 
 
 def prune(home: Path, now: datetime, max_bytes: int, max_days: float) -> list[str]:

@@ -16,7 +16,7 @@ from watchdog.act import bundles, redact
 from watchdog.act.collectors import COLLECTORS, Collector
 from watchdog.act.command import CommandError
 from watchdog.act.scene import Scene
-from watchdog.act.summary import summary
+from watchdog.act.summary import conditions, summary
 from watchdog.worker import Worker
 
 GATHER_SHARE = 0.8
@@ -69,7 +69,8 @@ async def collect(
     begun = loop.time()
     limits = limits or config.Recording()
     files, failed = await _gather(scene, limit_s * GATHER_SHARE, collectors)
-    files["intent.json"] = msgspec.json.format(msgspec.json.encode(redact.value(msgspec.to_builtins(scene.intent))), indent=2)
+    for name, content in (("intent.json", msgspec.to_builtins(scene.intent)), ("conditions.json", conditions(scene))):
+        files[name] = msgspec.json.format(msgspec.json.encode(redact.value(content)), indent=2)
     sizes = {name: len(content) for name, content in files.items()}
     worker = Worker("bundle")
     try:

@@ -2,22 +2,33 @@
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from watchdog import __version__
 from watchdog.act import redact
 from watchdog.act.scene import Scene
-from watchdog.judge.verdict import Condition, Status
-from watchdog.observation import Cgroup, Gpu, Host, Port, Procs, Server, Unit
+from watchdog.judge.verdict import DOUBTS, WORST, Action, Condition, Status
+from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Procs, Server, Unit
+from watchdog.wording import counted, span
 
 GIB = 1 << 30
 FLAGS = 60
 FLAG_CAP = 120
+NAMED = 24
+"""So many processes are named."""
+TURNED = 6
+LATELY_S = 900.0
+"""So many conditions that turned within so long are told besides those that do not hold."""
+WORDS = {Status.FALSE: "does not hold", Status.UNKNOWN: "is in doubt or unknown", Status.TRUE: "has held"}
+TAKEN_FOR = {
+    Action.DIAGNOSE: "the suspicion, before any decision:",
+    Action.RESTART: "a restart, before anything was done:",
+}
 
 
 def summary(scene: Scene, files: Mapping[str, int], failed: Mapping[str, str]) -> str:
-    """The page.
+    """The page. It ends with the heading below which `bundles.follow` adds what followed.
 
     Args:
         scene: the incident.
@@ -31,9 +42,9 @@ def summary(scene: Scene, files: Mapping[str, int], failed: Mapping[str, str]) -
         intent.message,
         "",
         f"* When: {scene.when(scene.t)}",
-        f"* Decision: {intent.action} ({intent.severity})",
-        f"* Advice: {intent.advice or 'none'}",
-        f"* Unit: {scene.server.unit}, invocation {scene.inv or 'none'}",
+        f"* Taken for: {TAKEN_FOR.get(intent.action, 'the decision')} {intent.reason} ({intent.severity})",
+        *([f"* Advice: {intent.advice}"] if intent.advice else []),
+        f"* Unit: {scene.server.unit}, invocation {scene.inv or 'unknown'}",
         "",
         "## Evidence",
         "",
@@ -42,7 +53,7 @@ def summary(scene: Scene, files: Mapping[str, int], failed: Mapping[str, str]) -
         "",
         "## Conditions",
         "",
-        *(_conditions(scene, scene.conditions) or ["none was told"]),
+        *(_conditions(scene) or ["None was judged yet."]),
         "",
         "## Seen last",
         "",
@@ -58,42 +69,116 @@ def summary(scene: Scene, files: Mapping[str, int], failed: Mapping[str, str]) -
         "",
         "## Files",
         "",
-        *(f"* {name} ({size} bytes)" for name, size in sorted(files.items())),
+        *(f"* {name} ({counted(size, 'byte')})" for name, size in sorted(files.items())),
         *(f"* {name} is missing: {why}" for name, why in sorted(failed.items())),
         "",
         "Keys, passwords, prompts and answers were left out. Please look through it before you publish it.",
+        "",
+        "## What followed",
+        "",
+        "Added as it happens, for as long as the watchdog runs:",
+        "",
         "",
     ]
     return redact.block("\n".join(lines))
 
 
-def _conditions(scene: Scene, conditions: Sequence[Condition]) -> list[str]:
-    """Those that are not well first."""
-    order = {Status.FALSE: 0, Status.UNKNOWN: 1, Status.TRUE: 2}
+def _conditions(scene: Scene) -> list[str]:
+    """What does not hold, what is in doubt, what has just turned, in order of weight; the rest is only counted."""
+    known = {c.type: c for c in scene.conditions}
+    weight = [*(kind for kind in WORST if kind in known), *(kind for kind in known if kind not in WORST)]
+    ordered = [known[kind] for kind in weight]
+    first = min((c.since for c in ordered), default=0.0)
+    wrong = [c for c in ordered if c.status is Status.FALSE]
+    doubts = [c for c in ordered if c.status is Status.UNKNOWN and (c.type, c.reason) in DOUBTS]
+    turned = [c for c in ordered if c not in wrong and c not in doubts and _turned(c, first, scene.t)]
+    shown = [*wrong, *doubts, *turned[:TURNED]]
+    lines = [
+        f"* {c.type} {WORDS[c.status]} for {span(scene.t - c.since)} ({c.reason}, since {scene.when(c.since)}): {c.message}"
+        for c in shown
+    ]
+    rest = [c for c in ordered if c not in shown]
+    if rest:
+        held = sum(c.status is Status.TRUE for c in rest)
+        lines.append(f"* The others ({held} as they should be, {len(rest) - held} not known) are in conditions.json.")
+    return lines
+
+
+def _turned(c: Condition, first: float, t: float) -> bool:
+    """Whether a condition turned of late, other than by the mere beginning of the watch or the end of serving."""
+    return c.since > first + 1.0 and t - c.since <= LATELY_S and c.reason != "NotServing"
+
+
+def conditions(scene: Scene) -> list[dict[str, str]]:
+    """All conditions as plain data, for the bundle."""
     return [
-        f"* {each.type} is {each.status} since {scene.when(each.since)} ({each.reason}): {each.message}"
-        for each in sorted(conditions, key=lambda each: order[each.status])
+        {"type": c.type, "status": str(c.status), "reason": c.reason, "message": c.message, "since": scene.when(c.since)}
+        for c in scene.conditions
     ]
 
 
 def _seen(scene: Scene) -> list[str]:
-    lines: list[str] = []
-    if (unit := scene.last(Unit)) is not None:
-        lines.append(f"* unit {unit.active_state}/{unit.sub_state}, result {unit.result}, {unit.n_restarts} automatic restarts")
-    if (procs := scene.last(Procs)) is not None:
-        names = ", ".join(f"{each.name or '?'} ({each.pid}, {each.state or '?'})" for each in procs.procs[:24])
-        lines.append(f"* {len(procs.procs)} processes: {names or 'none'}")
-    if (cgroup := scene.last(Cgroup)) is not None:
-        lines.append(
-            f"* unit's memory {_gib(cgroup.memory_current)}, limit {_gib(cgroup.memory_max, 'none')}, OOM kills {cgroup.oom_kill}"
-        )
-    if (host := scene.last(Host)) is not None:
-        lines.append(f"* host's memory {_gib(host.mem_available)} available of {_gib(host.mem_total)}, load {host.load1}")
-    if (gpu := scene.last(Gpu)) is not None:
-        lines.append(f"* GPUs: {f'{len(gpu.gpus)} answer' if gpu.ok else f'not readable ({gpu.error})'}")
-    if (port := scene.last(Port)) is not None:
-        lines.append(f"* port {port.address}: listening {port.listening}, pid {port.pid}, of the unit {port.in_unit}")
-    return lines or ["nothing"]
+    """The last look of each kind, each with its age."""
+    lines = [
+        f"* {words}, {_age(scene, x)}"
+        for kind, word in SAID.items()
+        if (x := scene.last(kind)) is not None and (words := word(x))
+    ]
+    return lines or ["Nothing."]
+
+
+def _age(scene: Scene, x: Observation) -> str:
+    passed = scene.t - x.t
+    return "at that moment" if passed < 1 else f"{span(round(passed))} before"
+
+
+def _unit(u: Unit) -> str:
+    restarts = "an unknown number of automatic restarts" if u.n_restarts is None else counted(u.n_restarts, "automatic restart")
+    return f"unit {_or_unknown(u.active_state)} ({_or_unknown(u.sub_state)}), last result {_or_unknown(u.result)}, {restarts}"
+
+
+def _procs(p: Procs) -> str:
+    names = ", ".join(
+        f"{each.name or 'without a name'} ({each.pid}, state {_or_unknown(each.state)})" for each in p.procs[:NAMED]
+    )
+    more = f" and {len(p.procs) - NAMED} more" if len(p.procs) > NAMED else ""
+    return f"{counted(len(p.procs), 'process', 'processes')}{f': {names}{more}' if names else ''}"
+
+
+def _cgroup(c: Cgroup) -> str:
+    kills = "OOM kills unknown" if c.oom_kill is None else counted(c.oom_kill, "OOM kill")
+    return f"unit's memory {_gib(c.memory_current)}, limit {_gib(c.memory_max, 'none or unknown')}, {kills}"
+
+
+def _host(h: Host) -> str:
+    load = "unknown" if h.load1 is None else f"{h.load1:.1f}"
+    return f"host's memory {_gib(h.mem_available)} available of {_gib(h.mem_total)}, load {load}"
+
+
+def _gpu(g: Gpu) -> str:
+    return f"{counted(len(g.gpus), 'GPU')} seen" if g.ok else f"GPUs not readable ({_or_unknown(g.error)})"
+
+
+def _port(p: Port) -> str:
+    address = f"port {_or_unknown(p.address)}"
+    if not p.listening:
+        return f"{address}: {'nobody listens' if p.listening is False else 'whether somebody listens is unknown'}"
+    whose = {True: "of the unit", False: "not of the unit", None: "whose is unknown"}[p.in_unit]
+    return f"{address}: {'a process' if p.pid is None else f'pid {p.pid}'} listens, {whose}"
+
+
+SAID: dict[type[Observation], Callable[[Any], str]] = {
+    Unit: _unit,
+    Procs: _procs,
+    Cgroup: _cgroup,
+    Host: _host,
+    Gpu: _gpu,
+    Port: _port,
+}
+
+
+def _or_unknown(word: str | None) -> str:
+    return word or "unknown"
 
 
 def _gib(amount: int | None, otherwise: str = "unknown") -> str:

@@ -1,7 +1,9 @@
-"""`history`: restarts, incidents and decisions, from the daemon and from its folder."""
+"""`history`: incidents and decisions, from the daemon and from its folder."""
 
 import argparse
 import json
+import textwrap
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,13 @@ from watchdog.cli import screen
 from watchdog.cli.exits import CANNOT, OK, CommandError
 from watchdog.cli.link import runtime_dir, state_dir
 from watchdog.cli.options import command, config_option, json_option, server_option
+from watchdog.wording import span
 
 MOST = 50
 LONGEST = 16 << 20
 HEAD = ("when", "server", "what", "text")
+DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+Told = dict[str, Any]
 
 
 def add(commands: Any) -> None:
@@ -22,15 +27,18 @@ def add(commands: Any) -> None:
     p = command(
         commands,
         "history",
-        "restarts, incidents and decisions",
-        "List what was decided and done, oldest first: the daemon's diary (as long as it runs), the restarts that it remembers "
-        "over its own restarts, and the incident bundles on disk. Without a daemon: what is on disk.\n\n"
+        "incidents and decisions",
+        "Tell, oldest first, what went wrong: when it began and ended, its cause, what was done, what it cost. Then what was "
+        "decided and done: the daemon's diary (as long as it runs) and the restarts that it remembers. Incidents outlive the "
+        "daemon; without one, what is on disk is told.\n\n"
         "Exit status: 0 it was told, 2 neither the daemon nor its folder can be read.",
         "sglang-watchdog history --server kimi --lines 20",
     )
     config_option(p)
     server_option(p)
-    p.add_argument("--lines", type=_count, default=MOST, metavar="N", help="at most so many, the newest (default: %(default)s)")
+    p.add_argument(
+        "--lines", type=_count, default=MOST, metavar="N", help="at most so many of each, the newest (default: %(default)s)"
+    )
     json_option(p)
     p.set_defaults(run=run)
 
@@ -44,7 +52,7 @@ def _count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Print it."""
     home = state_dir(args.config)
-    entries, why = diary(args)
+    servers, why = asked(args)
     try:
         names = [p.name for p in home.iterdir() if p.is_dir() and args.server in (None, p.name)]
     except OSError as e:
@@ -53,66 +61,142 @@ def run(args: argparse.Namespace) -> int:
         names = []
     if not names and why is not None and args.server is not None:
         raise CommandError(f"nothing is known of a server {screen.plain(args.server)!r}; {why}", CANNOT)
+    decisions = [entry for view in servers for entry in diary(view)]
+    incidents = [{"server": view["name"], **i} for view in servers for i in view.get("incidents", ())]
     for name in names:
-        known = {(e["at"][:19], e["server"]) for e in entries if e["what"] in ("intent", "would")}
-        entries += [e for e in ordered(home / name, name) if (e["at"][:19], name) not in known]
-        entries += bundles(home / name / "incidents", name)
-    entries = sorted(entries, key=lambda e: str(e["at"]))[-args.lines :]
+        saved, at = state(home / name)
+        if at is not None:
+            known = {(e["at"][:19], e["server"]) for e in decisions if e["what"] in ("intent", "would")}
+            decisions += [e for e in ordered(saved, at, name) if (e["at"][:19], name) not in known]
+            if name not in {view["name"] for view in servers}:
+                incidents += remembered(saved, at, name)
+        told = {i["bundle"] for i in incidents if i["server"] == name}
+        incidents += [b for b in bundles(home / name / "incidents", name) if b["bundle"] not in told]
+    incidents = sorted(incidents, key=lambda i: str(i["begun_at"]))[-args.lines :]
+    decisions = sorted(decisions, key=lambda e: str(e["at"]))[-args.lines :]
     if args.json:
-        screen.print_json({"entries": entries, "daemon": why is None})
-        return OK
-    if not entries:
-        print("nothing was decided yet" if why is None else f"nothing is on disk; {screen.plain(why)}")
-        return OK
-    rows = [(screen.moment(e["at"]), e["server"], e["what"], e["text"]) for e in entries]
-    print(screen.table(rows, HEAD, screen.width(), on=screen.colours()))
+        screen.print_json({"incidents": incidents, "decisions": decisions, "daemon": why is None})
+    else:
+        print("\n".join(page(incidents, decisions, why, screen.width(), screen.colours())))
     return OK
 
 
-def diary(args: argparse.Namespace) -> tuple[list[dict[str, Any]], str | None]:
-    """The daemon's diary, and why it could not be asked."""
+def page(incidents: list[Told], decisions: list[Told], why: str | None, columns: int, on: bool) -> Iterator[str]:
+    """The text for people: incidents, then decisions."""
+    if not incidents and not decisions:
+        yield "nothing was decided yet" if why is None else f"nothing is on disk; {screen.plain(why)}"
+        return
+    yield screen.paint("Incidents", "strong", on) if incidents else "There was no incident."
+    for incident in incidents:
+        yield from shown(incident, columns, on)
+    if decisions:
+        yield ""
+        yield screen.paint("Decisions", "strong", on)
+        rows = [(screen.moment(e["at"]), e["server"], e["what"], e["text"]) for e in decisions]
+        yield screen.table(rows, HEAD, columns, on=on)
+
+
+def shown(i: Told, columns: int, on: bool) -> Iterator[str]:
+    """One incident: a head, its cause, what was done."""
+    cost = "how it ended is not known"
+    if i["ended_at"] is not None:
+        cost = f"{i['outcome']}, {span(i['took_s'])}"
+    elif i["took_s"] is None and i["done"]:
+        cost = "it lasts"
+    head = f"{screen.moment(i['begun_at'])}  {i['server']}  {i['reason']}"
+    kind = "ok" if i["ended_at"] is not None else "odd"
+    yield ""
+    yield screen.paint(screen.plain(head), kind, on)
+    for line in (
+        *([i["cause"]] if i["cause"] else []),
+        *(f"{screen.moment(d['at'])[-8:]} {d['text']}" for d in i["done"]),
+        f"Cost: {cost}",
+        *([f"Bundle: {i['bundle']}"] if i["bundle"] else []),
+    ):
+        yield from textwrap.wrap(
+            screen.plain(line), columns, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+
+
+def asked(args: argparse.Namespace) -> tuple[list[Told], str | None]:
+    """What the daemon tells of its servers, and why it could not be asked."""
     request = {"command": "status"} | ({"server": args.server} if args.server else {})
     try:
-        answer = ask(runtime_dir(args.config), request)
+        servers: list[Told] = ask(runtime_dir(args.config), request)["servers"]
     except ControlError as e:
         return [], str(e)
+    return servers, None
+
+
+def diary(view: Told) -> list[Told]:
+    """The decisions in the daemon's diary; conditions belong to `explain`."""
     return [
-        {"at": e["at"], "server": s["name"], "what": e["what"], "text": e["text"], "reason": e["reason"]}
-        for s in answer["servers"]
-        for e in s["diary"]
-    ], None
+        {"at": e["at"], "server": view["name"], "what": e["what"], "text": e["text"], "reason": e["reason"]}
+        for e in view["diary"]
+        if e["what"] != "condition"
+    ]
 
 
-def ordered(folder: Path, server: str) -> list[dict[str, Any]]:
-    """The restarts in a state file (watchdog/state.py); moments are carried over with the wall clock of its writing."""
+def state(folder: Path) -> tuple[Told, Callable[[float], str] | None]:
+    """A state file (watchdog/state.py), and what turns its moments into RFC 3339 by the wall clock of its writing.
+
+    What cannot be read is no reason not to tell the rest; the daemon itself says so in the journal.
+    """
     try:
         with (folder / "state.json").open("rb") as file:
             saved = json.loads(file.read(LONGEST))
         written, now = datetime.fromtimestamp(saved["wall"], UTC), float(saved["now"])
-        found = []
-        for r in saved["ledger"].get("restarts", []):
-            at = (written + timedelta(seconds=float(r["t"]) - now)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return {}, None
+
+    def at(t: float) -> str:
+        moment = written + timedelta(seconds=float(t) - now)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    return saved, at
+
+
+def ordered(saved: Told, at: Callable[[float], str], server: str) -> list[Told]:
+    """The restarts in a state file."""
+    found = []
+    try:
+        for r in saved.get("ledger", {}).get("restarts", []):
             word = "would have restarted" if r.get("dry") else "restart ordered"
-            proven = "; the life after it was verified" if r.get("proven") else ""
-            found.append(
-                {
-                    "at": at,
-                    "server": server,
-                    "what": "restart",
-                    "text": f"{word} for {r['reason']}{proven}",
-                    "reason": r["reason"],
-                }
-            )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return []  # what cannot be read is no reason not to tell the rest; the daemon itself says so in the journal
+            text = f"{word} for {r['reason']}{'; the life after it was verified' if r.get('proven') else ''}"
+            found.append({"at": at(r["t"]), "server": server, "what": "restart", "text": text, "reason": r["reason"]})
+    except DAMAGED:
+        return []
     return found
 
 
-def bundles(folder: Path, server: str) -> list[dict[str, Any]]:
-    """The incident bundles on disk."""
+def remembered(saved: Told, at: Callable[[float], str], server: str) -> list[Told]:
+    """The incidents in a state file, as the daemon's view has them (watchdog/view.py)."""
+    found = []
+    try:
+        for i in saved.get("incidents", []):
+            ended = i.get("ended")
+            found.append(
+                {
+                    "server": server,
+                    "begun_at": at(i["begun"]),
+                    "ended_at": None if ended is None else at(ended),
+                    "took_s": None if ended is None else round(ended - i["begun"], 1),
+                    "reason": str(i["reason"]),
+                    "cause": str(i["cause"]),
+                    "done": [{"at": at(d["t"]), "text": str(d["text"])} for d in i.get("deeds", [])],
+                    "restarts": int(i.get("restarts", 0)),
+                    "outcome": str(i.get("outcome", "")),
+                    "bundle": i.get("bundle"),
+                }
+            )
+    except DAMAGED:
+        return []
+    return found
+
+
+def bundles(folder: Path, server: str) -> list[Told]:
+    """The incident bundles on disk, as incidents of which no more is known."""
     from watchdog.cli.incident import listed  # noqa: PLC0415
 
-    return [
-        {"at": b.at, "server": server, "what": "bundle", "text": f"{b.reason}: {b.path}", "reason": b.reason}
-        for b in listed(folder, server)
-    ]
+    unknown: Told = {"ended_at": None, "took_s": None, "cause": "", "done": [], "restarts": 0, "outcome": ""}
+    return [{"server": server, "begun_at": b.at, "reason": b.reason, **unknown, "bundle": b.name} for b in listed(folder, server)]

@@ -7,39 +7,11 @@ from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
-from watchdog.judge.verdict import Condition, Status
+from watchdog.judge.verdict import DOUBTS, WORST, Condition, Status
 from watchdog.units import format_gb
 from watchdog.wording import ago, span
 
-# Conditions that are worth the sentence when they do not hold, the worst first.
-WORST = (
-    "UnitActive",
-    "ProcessesPresent",
-    "SchedulerProgressing",
-    "RequestsCompleting",
-    "AnswersSane",
-    "Started",
-    "DevicesHealthy",
-    "Restartable",
-    "MemoryHolds",
-    "FootprintAsAnnounced",
-    "QueueFlowing",
-    "ProbesAccepted",
-    "SpeculationEffective",
-    "DecodeSpeed",
-    "FirstTokenSpeed",
-    "LogClean",
-    "Sighted",
-)
-DOUBTS = (
-    ("SchedulerProgressing", "Silent"),
-    ("RequestsCompleting", "CanariesFail"),
-    ("AnswersSane", "OddAnswer"),
-    ("AnswersSane", "CanaryErrors"),
-    ("SchedulerProgressing", "ProbeFailed"),
-    ("ProbesAccepted", "SomeRefused"),
-)
-"""(type, reason) of what is unknown because something speaks against it that does not suffice yet, the weightiest first."""
+__all__ = ["DOUBTS", "LONGEST", "WORST", "doubts", "sentence", "worst"]
 
 LONGEST = 240
 """Characters of the sentence: it stands in STATUS=, on one line of a terminal and in the title of a page."""

@@ -5,6 +5,37 @@ from typing import Any
 
 import msgspec
 
+WORST = (
+    "UnitActive",
+    "ProcessesPresent",
+    "SchedulerProgressing",
+    "RequestsCompleting",
+    "AnswersSane",
+    "Started",
+    "DevicesHealthy",
+    "Restartable",
+    "MemoryHolds",
+    "FootprintAsAnnounced",
+    "QueueFlowing",
+    "ProbesAccepted",
+    "SpeculationEffective",
+    "DecodeSpeed",
+    "FirstTokenSpeed",
+    "LogClean",
+    "Sighted",
+)
+"""Types of conditions that are worth the sentence when they do not hold, the worst first."""
+
+DOUBTS = (
+    ("SchedulerProgressing", "Silent"),
+    ("RequestsCompleting", "CanariesFail"),
+    ("AnswersSane", "OddAnswer"),
+    ("AnswersSane", "CanaryErrors"),
+    ("SchedulerProgressing", "ProbeFailed"),
+    ("ProbesAccepted", "SomeRefused"),
+)
+"""(type, reason) of what is unknown because something speaks against it that does not suffice yet, the weightiest first."""
+
 
 class Status(StrEnum):
     """Whether a condition holds. Unknown is a value of its own: never healthy, never ill."""
