@@ -118,6 +118,7 @@ def learn(f: Facts, identity: Identity, made_at: str, made_by: str) -> Baseline:
         first_token={
             kind: round(usual, 4) for kind, waits in f.speed.first_token.items() if (usual := waits.usual()) is not None
         },
+        prompts={str(size): round(wait, 4) for size, wait in sorted(f.prompts.usual().items())},
         idle_w=f.devices.idle_w,
         gpu_bytes=max((g.mem_used for g in gpus if g.mem_used is not None), default=None),
         room=m.room(),
@@ -193,6 +194,10 @@ def _figures(known: Baseline, fresh: Baseline) -> Iterator[Row]:
         *(
             (f"first token, {k}", known.first_token.get(k), fresh.first_token.get(k), 1.0, "{:.3f} s")
             for k in _both(known.first_token, fresh.first_token)
+        ),
+        *(
+            (f"first token, {s} new tokens", known.prompts.get(s), fresh.prompts.get(s), 1.0, "{:.3f} s")
+            for s in sorted(_both(known.prompts, fresh.prompts), key=lambda s: int(s) if s.isdecimal() else 0)
         ),
         ("power of an idle GPU", known.idle_w, fresh.idle_w, 0.3, "{:.0f} W"),
     ):

@@ -71,11 +71,16 @@ def checked(args: argparse.Namespace, gatherer: "Gatherer", seens: "list[Seen]")
     limits = Limits(tokens=args.max_tokens or MAX_TOKENS, seconds=args.max_time or MAX_TIME_S)
     plans = [(seen, plan(seen, limits)) for seen in seens if seen.server.endpoint]
     if not args.yes and any(each.refused is None for _, each in plans):
-        _ask([each for _, each in plans])
+        ask([each for _, each in plans])
     return asyncio.run(_all(args, gatherer, plans))
 
 
-def _ask(plans: "list[Plan]") -> None:
+def ask(plans: "list[Plan]") -> None:
+    """Show what it would cost at most, and ask whether to go on.
+
+    Raises:
+        CommandError: the answer is no.
+    """
     print("The deep check would ask for", file=sys.stderr)
     for line in (line for each in plans for line in each.words()):
         print(f"  {screen.plain(line)}", file=sys.stderr)

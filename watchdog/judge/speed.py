@@ -1,6 +1,7 @@
 """Is it slow? Decode steps against what is usual at the same batch size, and the time to a first token. Told, never restarted."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
@@ -88,23 +89,59 @@ def _slow(f: Facts, kind: str, message: str) -> Verdict:
 
 
 def first_token(f: Facts, now: float) -> Verdict:
-    """FirstTokenSpeed: how long our own requests wait for their first token, when nothing else is in the engine."""
+    """FirstTokenSpeed: how long our own requests, and those of users, wait for their first token where no other waits."""
     kind = "FirstTokenSpeed"
+    found = [each for each in (_own(f, now), _of_users(f, now)) if each is not None]
+    if not found:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotLearned", message="Too few requests to compare.")
+    late = [each for each in found if each.ratio > FIRST_SLOW and each.late_s > FIRST_LEAST_S]
+    worst = max(late or found, key=lambda each: each.ratio)
+    if late:
+        message = f"First tokens are late: {worst.shown}, {worst.though}."
+        evidence = tuple(each.shown for each in late)
+        call = Call(want=Want.ALERT, reason="FirstTokenSlow", message=message, advice=SLOW_ADVICE, evidence=evidence)
+        return Verdict(type=kind, status=Status.FALSE, reason="FirstTokenSlow", message=message, calls=(call,))
+    return Verdict(type=kind, status=Status.TRUE, reason="AsUsual", message=f"{worst.shown[:1].upper()}{worst.shown[1:]}.")
+
+
+class _Waits(NamedTuple):
+    """Times to the first token: against the usual, beyond it in seconds, and in words."""
+
+    ratio: float
+    late_s: float
+    shown: str
+    though: str
+
+
+def _own(f: Facts, now: float) -> _Waits | None:
     known = []
     for probe, waits in f.speed.first_token.items():
         wait, usual = waits.now(now), _usual(f, probe, waits)
         if wait is not None and usual is not None:
             known.append((wait - usual, probe, wait, usual))
     if not known:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotLearned", message="Too few requests of our own to compare.")
-    _, probe, wait, usual = max(known)
+        return None
+    late_s, probe, wait, usual = max(known)
     prompt = "short" if probe == "chat" else "long"
     shown = f"the first token of our {prompt} prompt takes {wait:.2f} s (usually {usual:.2f} s)"
-    if wait > FIRST_SLOW * usual and wait > usual + FIRST_LEAST_S:
-        message = f"First tokens are late: {shown}, though nothing else is in the engine."
-        call = Call(want=Want.ALERT, reason="FirstTokenSlow", message=message, advice=SLOW_ADVICE, evidence=(shown,))
-        return Verdict(type=kind, status=Status.FALSE, reason="FirstTokenSlow", message=message, calls=(call,))
-    return Verdict(type=kind, status=Status.TRUE, reason="AsUsual", message=f"{shown[:1].upper()}{shown[1:]}.")
+    return _Waits(wait / max(usual, 1e-6), late_s, shown, "though nothing else is in the engine")
+
+
+def _of_users(f: Facts, now: float) -> _Waits | None:
+    """Each request is compared with the usual for its own size; the median of them is not moved by the mix of sizes."""
+    known = f.usual()
+    learned = {int(size): wait for size, wait in known.prompts.items() if size.isdecimal()} if known is not None else {}
+    usual = {size: wait for size, wait in {**f.prompts.usual(), **learned}.items() if wait > 0}
+    recent = f.prompts.now(now, usual)
+    if not recent:
+        return None
+    by_ratio = sorted((wait / usual[size], size, wait) for size, wait in recent)
+    ratio, size, wait = by_ratio[(len(by_ratio) - 1) // 2]
+    shown = (
+        f"users' prompts with {_range(size)} new tokens take {wait:.2f} s to the first token (usually {usual[size]:.2f} s), "
+        f"the median of {counted(len(recent), 'figure')}"
+    )
+    return _Waits(ratio, wait - usual[size], shown, "though no request waits for another")
 
 
 def _usual(f: Facts, probe: str, waits: Steady) -> float | None:

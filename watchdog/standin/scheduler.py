@@ -52,6 +52,8 @@ class Scheduler:
         self._detokenizer = detokenizer
         self._lines = BatchLines(options, log, board)
         self._cache = PrefixCache(options.kv_tokens, options.host_tokens)
+        self._damaged: set[str] = set()
+        """Blocks that came back from the host pool as something else."""
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
         self._paused = False
@@ -163,6 +165,8 @@ class Scheduler:
         request.cached, request.cached_host = hit.device + hit.host, hit.host
         self._board.add("evicted", hit.evicted)
         if hit.host and self._faults.active("damaged-host-pool") is not None:
+            self._damaged.update(request.blocks)
+        if not self._damaged.isdisjoint(request.blocks):
             request.tokens = model.tokens(request.question, thinks=False, fault="repeat")
 
     def _prefill(self, batch: Sequence[Request]) -> None:

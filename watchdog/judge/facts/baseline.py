@@ -70,6 +70,7 @@ class Baseline(msgspec.Struct, kw_only=True, omit_defaults=True):
         accept_length: tokens a decode step yields for a request, with speculation.
         steps: seconds of a decode step by batch size ("1", "2", "4" …).
         first_token: seconds to the first token of our own requests by their kind ("chat", "prefix").
+        prompts: seconds to the first token of users' requests by the prompt tokens that were computed ("1024": 1,024 to 2,047).
         idle_w: what a GPU draws while idle, in watts.
         gpu_bytes: memory of the fullest GPU in use.
         room: bytes that were left on the host.
@@ -94,6 +95,7 @@ class Baseline(msgspec.Struct, kw_only=True, omit_defaults=True):
     accept_length: float | None = None
     steps: dict[str, float] = {}
     first_token: dict[str, float] = {}
+    prompts: dict[str, float] = {}
     idle_w: float | None = None
     gpu_bytes: int | None = None
     room: int | None = None

@@ -13,6 +13,7 @@ from watchdog.judge.facts.names import Names
 from watchdog.judge.facts.pause import Pause
 from watchdog.judge.facts.prefix import Prefix
 from watchdog.judge.facts.probes import Probes
+from watchdog.judge.facts.prompts import Prompts
 from watchdog.judge.facts.ranks import Ranks
 from watchdog.judge.facts.refusals import Refusals
 from watchdog.judge.facts.senses import Senses
@@ -54,6 +55,7 @@ class Facts:
         self.host = ""
         """The machine's name, by which a baseline is known; "" in a replay."""
         self.speed = Speed()
+        self.prompts = Prompts()
         self.cache_use = CacheUse()
         self.memory = Memory()
         self.devices = Devices()
@@ -149,6 +151,7 @@ class Facts:
             self.names,
             self.accepted,
             self.speed,
+            self.prompts,
             self.cache_use,
             self.memory,
             self.devices,
@@ -189,6 +192,8 @@ class Facts:
             self.speed.see_batch(t, line)
             if mark is Mark.DECODE:
                 self.accepted.see_batch(t, line)
+            else:
+                self.prompts.see_prefill(line)
         elif mark is Mark.ACCESS:
             self.refusals.see_access(t, line)
             self.pause.see_access(t, line)
@@ -253,6 +258,7 @@ class Facts:
         self.work.see_metrics(x)
         self.accepted.see_metrics(x, moving=self.work.scrape_moved_at == x.t)
         self.speed.see_metrics(x)
+        self.prompts.see_metrics(x)
         self.cache_use.see(x)
         self.prefix.see_metrics(x)
         count, total = x.values.get(f"{FIRST_TOKEN}_count"), x.values.get(f"{FIRST_TOKEN}_sum")

@@ -45,6 +45,7 @@ class Done(msgspec.Struct, kw_only=True):
         requests, tokens, took_s: what it cost; tokens of a request that did not tell its own are those it might have had.
         cold, warm, again: the long prefix asked first, asked again at once, and asked after the GPU's cache was filled.
         warm_counted, again_counted: what the counters made of the last two.
+        settled: and asked once more, where that answer was another one.
         filled: tokens of the requests that filled the cache; evicted: what the cache gave up meanwhile.
         drafted, drafted_counted: the request of the speculation check.
         decodes, accepting, accepted: decode lines of the journal since then, those with an accept length, and the last such.
@@ -61,6 +62,7 @@ class Done(msgspec.Struct, kw_only=True):
     warm_counted: Counted | None = None
     again: Probe | None = None
     again_counted: Counted | None = None
+    settled: Probe | None = None
     filled: int = 0
     evicted: float | None = None
     drafted: Probe | None = None
@@ -70,3 +72,14 @@ class Done(msgspec.Struct, kw_only=True):
     accepted: float | None = None
     load: list[Probe] = []
     load_s: float | None = None
+
+    @property
+    def same_answer(self) -> bool:
+        """Whether the prompt that came back was answered as one of the times before."""
+        before = [said(probe) for probe in (self.cold, self.warm) if probe is not None]
+        return self.again is not None and said(self.again) in before
+
+
+def said(probe: Probe) -> tuple[str | None, str | None]:
+    """What was answered: reasoning and text."""
+    return (None, None) if probe.answer is None else (probe.answer.reasoning, probe.answer.text)

@@ -189,8 +189,8 @@ def _load_back(seen: Seen, cache: Step, asked: int, pool: int | None, filler: in
         return Step(name=LOAD_BACK, why_not="what fills the GPU's cache would fill the host pool too")
     fillers = math.ceil(FILL * pool / filler)
     # A filler is sized by the tokens that the first one took; its own count is only known afterwards.
-    tokens = math.ceil(FILL * pool) + 2 * filler + fillers * ANSWER_TOKENS + asked
-    return Step(name=LOAD_BACK, requests=fillers + 2, tokens=tokens)
+    tokens = math.ceil(FILL * pool) + 2 * filler + fillers * ANSWER_TOKENS + 2 * asked
+    return Step(name=LOAD_BACK, requests=fillers + 3, tokens=tokens)
 
 
 def _within(steps: Sequence[Step], limits: Limits) -> list[Step]:

@@ -141,8 +141,10 @@ class Deep:
         after = await self._lookout.values() or {}
         name = "evicted_tokens_total"
         self._done.evicted = after[name] - before.get(name, 0.0) if name in after else None
-        worst = int(SPARE * took)
-        self._done.again, self._done.again_counted = await self._counting(self._prefix, self._answer(LOAD_BACK), worst=worst)
+        worst, answer = int(SPARE * took), self._answer(LOAD_BACK)
+        self._done.again, self._done.again_counted = await self._counting(self._prefix, answer, worst=worst)
+        if not self._done.same_answer:
+            self._done.settled = await self._ask(self._prefix, answer, worst=worst)
 
     def _answer(self, name: str) -> int:
         step = self._plan.step(name)
