@@ -75,10 +75,10 @@ class Control:
         try:
             request = json.loads(line)
         except (ValueError, RecursionError):
-            return {"error": "the request is no JSON"}
+            return {"error": "the request is no JSON: send one JSON object on a line"}
         if not isinstance(request, dict):
-            return {"error": "the request must be a JSON object"}
+            return {"error": 'the request must be a JSON object, such as {"command": "status"}'}
         try:
             return await self._answer(request)
         except Exception as e:  # noqa: BLE001  # a request must never end the daemon
-            return {"error": f"{type(e).__name__}: {e}"}
+            return {"error": f"this request met a fault of sglang-watchdog ({type(e).__name__}: {e}), please report it"}

@@ -1,6 +1,8 @@
 """What the daemon answers on its control socket."""
 
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +16,77 @@ if TYPE_CHECKING:
     from watchdog.server import Server
 
 
+LONGEST_PAUSE_S = 365 * 86400.0
+SHOWN = 60
+"""So many characters of a wrong value are shown."""
+
+
+class RequestError(Exception):
+    """A request that cannot be answered; the message names the field and what it takes."""
+
+
+class Field(NamedTuple):
+    """What a field of a request takes: in words, and as a test."""
+
+    wanted: str
+    fits: Callable[[Any], bool]
+    required: bool = False
+
+
+def _one_of(*words: str) -> Field:
+    return Field(f"one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words, required=True)
+
+
+def _pause_length(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_PAUSE_S
+
+
+SERVER = Field("the name of a watched server (text)", lambda value: isinstance(value, str))
+REASON = Field("text", lambda value: isinstance(value, str))
+SECONDS = Field("a number of seconds, more than 0 and at most 31536000 (a year)", _pause_length)
+
+FIELDS: dict[str, dict[str, Field]] = {
+    "status": {"server": SERVER},
+    "explain": {"server": SERVER},
+    "pause": {"server": SERVER, "seconds": SECONDS, "reason": REASON},
+    "resume": {"server": SERVER, "reason": REASON},
+    "operator": {"server": SERVER, "action": _one_of("acknowledge", "repaired"), "reason": REASON},
+    "reload": {},
+    "probe": {"server": SERVER, "kind": _one_of(*PROBES)},
+    "baseline": {"server": SERVER, "action": _one_of("show", "learn", "accept")},
+}
+"""Command → its fields. One that is null counts as left out; one that is not here is refused, since it would be overlooked."""
+
+
+def checked(request: dict[str, Any]) -> dict[str, Any]:
+    """The request without the fields that are null.
+
+    Raises:
+        RequestError: its command is unknown, or a field of it is not what it should be.
+    """
+    command = request.get("command")
+    if not isinstance(command, str) or command not in FIELDS:
+        raise RequestError(f"command must be one of {', '.join(FIELDS)}, not {_shown(command)}")
+    fields = FIELDS[command]
+    given = {name: value for name, value in request.items() if name != "command" and value is not None}
+    for name, value in given.items():
+        if name not in fields:
+            takes = ", ".join(fields) or "none"
+            raise RequestError(f"{command} has no field {_shown(name)}; the fields that it takes: {takes}")
+        if not fields[name].fits(value):
+            raise RequestError(f"{name} must be {fields[name].wanted}, not {_shown(value)}")
+    for name, field in fields.items():
+        if field.required and name not in given:
+            raise RequestError(f"{name} is missing: it must be {field.wanted}")
+    return {"command": command, **given}
+
+
+def _shown(value: Any) -> str:
+    """A wrong value as it was sent, shortened."""
+    text = json.dumps(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
 class Requests:
     """Answers one request at a time. Unknown words are refused with what would have been understood."""
 
@@ -22,7 +95,6 @@ class Requests:
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request; `error` in it says what is wrong with the request."""
-        command = request.get("command")
         known = {
             "status": self._status,
             "explain": self._explain,
@@ -33,9 +105,11 @@ class Requests:
             "probe": self._probe,
             "baseline": self._baseline,
         }
-        if not isinstance(command, str) or command not in known:
-            return {"error": f"unknown command {command!r}; known are {', '.join(known)}"}
-        return await known[command](request)
+        try:
+            request = checked(request)
+            return await known[request["command"]](request)
+        except RequestError as e:
+            return {"error": str(e)}
 
     def _chosen(self, request: dict[str, Any]) -> "list[Server]":
         name = request.get("server")
@@ -43,7 +117,7 @@ class Requests:
         if name is None:
             return list(servers.values())
         if name not in servers:
-            raise ValueError(f"no server {name!r} is watched; watched are {', '.join(servers)}")
+            raise RequestError(f"no server {_shown(name)} is watched; watched are {', '.join(servers)}")
         return [servers[name]]
 
     async def _status(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -60,8 +134,6 @@ class Requests:
 
     async def _pause(self, request: dict[str, Any]) -> dict[str, Any]:
         seconds = request.get("seconds")
-        if seconds is not None and (not isinstance(seconds, int | float) or not 0 < seconds <= 365 * 86400):
-            return {"error": "seconds must be a positive number, at most a year"}
         until = None if seconds is None else self._daemon.clock.now() + float(seconds)
         return await self._tell(request, "pause", until)
 
@@ -69,14 +141,11 @@ class Requests:
         return await self._tell(request, "resume", None)
 
     async def _operator(self, request: dict[str, Any]) -> dict[str, Any]:
-        action = request.get("action")
-        if action not in ("acknowledge", "repaired"):
-            return {"error": f"action must be acknowledge or repaired, not {action!r}"}
-        return await self._tell(request, str(action), None)
+        return await self._tell(request, request["action"], None)
 
     async def _tell(self, request: dict[str, Any], action: str, until: float | None) -> dict[str, Any]:
         # Half characters, as a terminal of another encoding sends them, could not be written down.
-        reason = str(request.get("reason") or "")[:200].encode("utf-8", "replace").decode() or None
+        reason = request.get("reason", "")[:200].encode("utf-8", "replace").decode() or None
         chosen = self._chosen(request)
         unsaved = []
         for s in chosen:
@@ -96,9 +165,7 @@ class Requests:
 
     async def _probe(self, request: dict[str, Any]) -> dict[str, Any]:
         """Ask a server now, in the daemon's own lane, and tell what came of it."""
-        kind = request.get("kind")
-        if kind not in PROBES:
-            return {"error": f"kind must be one of {', '.join(PROBES)}, not {kind!r}"}
+        kind = request["kind"]
         probes = {}
         for s in self._chosen(request):
             if s.endpoint is not None:
@@ -107,9 +174,7 @@ class Requests:
 
     async def _baseline(self, request: dict[str, Any]) -> dict[str, Any]:
         """Show the baseline beside the present life, or make this life the baseline."""
-        action = request.get("action")
-        if action not in ("show", "learn", "accept"):
-            return {"error": f"action must be show, learn or accept, not {action!r}"}
+        action = request["action"]
         chosen = self._chosen(request)
         if action != "show":
             if len(chosen) != 1:
