@@ -57,7 +57,7 @@ async def test_a_host_pool_that_gives_back_something_else(whole: StandIn) -> Non
         item = (await Checked(whole, seed=4).items())["load back"]
     finally:
         faults.clear(whole.faults)
-    assert (item.verdict, "another answer than twice before" in item.seen) == (Verdict.BAD, True), item
+    assert (item.verdict, "from then on another answer" in item.seen) == (Verdict.BAD, True), item
 
 
 async def test_what_would_cost_too_much_is_not_tried(whole: StandIn) -> None:
