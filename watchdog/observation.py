@@ -131,6 +131,7 @@ class Probe(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="pro
         earlier, earlier_ttft_s: of the prefix canary: what came of the first of its two requests; the others are the second's.
         fresh: of the prefix canary, where the first request was loaded back from the host pool: what the same prompt gave when
             it was computed anew (cache_salt).
+        profile: of canaries: the model's profile (config/profiles) by which it was asked.
         reasons: whether reasoning should come apart from the text, as the model's profile has it; None: not known.
         served: of /v1/models: the names of the models; `adapters`: those of LoRA adapters of one of them.
         asked_model: of /v1/models: the name that our configuration has the canaries ask for.
@@ -154,6 +155,7 @@ class Probe(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="pro
     earlier: Answer | None = None
     earlier_ttft_s: float | None = None
     fresh: Answer | None = None
+    profile: str | None = None
     reasons: bool | None = None
     served: list[str] | None = None
     adapters: list[str] | None = None

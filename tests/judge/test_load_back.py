@@ -4,6 +4,8 @@ import hashlib
 from math import comb
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from watchdog.judge import load_back
 from watchdog.judge.facts import Facts
@@ -208,6 +210,24 @@ def test_requests_of_others_between_the_scrapes_blur_the_counters() -> None:
     old.ask(2 * HOUR, "16", cached=0.0)
     old.ask(3 * HOUR, "16", cached=1.4)
     assert len(old.f.prefix.steady) == 3 and verdict(old.f, 4 * HOUR).reason == "NothingSeen"
+
+
+cached = st.tuples(st.none() | st.integers(0, SIZE), st.none() | st.integers(0, SIZE))
+reply = st.builds(said, st.sampled_from(["16", "odd", ""]), cached, st.sampled_from(["stop", "length", "abort"]))
+turns = st.lists(st.tuples(reply, reply, st.none() | reply), max_size=40)
+
+
+@given(turns)
+def test_it_is_never_told_of_fewer_than_three_differences(
+    turns: list[tuple[Answer, Answer, Answer | None]],
+) -> None:
+    f = serving()
+    for n, (first, second, fresh) in enumerate(turns, 1):
+        f.see(asked(n * HOUR, first, second, fresh))
+    v = verdict(f, (len(turns) + 1) * HOUR)
+    differing = sum(not pair.same for pair in f.prefix.loaded)
+    assert v.status is not Status.FALSE or differing >= 3
+    assert v.status is not Status.TRUE or differing == 0
 
 
 @pytest.mark.parametrize(("differing", "of", "noise", "steady"), [(3, 3, 0, 3), (0, 5, 0, 5), (7, 7, 0, 0), (2, 24, 5, 48)])

@@ -224,7 +224,7 @@ async def test_a_profile_says_how_a_model_is_asked() -> None:
         await asker.ask("prefix", None)
     assert plain["max_tokens"] == 16 and "chat_template_kwargs" not in plain, "as users ask: thinking, through its parser"
     assert sent(talker)["chat_template_kwargs"] == {"thinking": False}, "short answers are compared"
-    assert chat.expects is None and chat.reasons is True
+    assert chat.expects is None and chat.reasons is True and chat.profile == "kimi-k2"
     args["reasoning_parser"] = "kimi"
     async with talking(says(PARIS)) as talker:
         asker = Canary(talker.server(model="kimi"), random.Random(1), BootClock().now, lambda: args)

@@ -228,6 +228,7 @@ def test_the_words_of_a_real_error() -> None:
 
 KEYS = ["choices", "delta", "message", "content", "reasoning_content", "tool_calls", "usage", "error", "code", "model", "id"]
 KEYS += ["finish_reason", "index", "prompt_tokens", "prompt_tokens_details", "cached_tokens", "data"]
+KEYS += ["parent", "sglext", "cached_tokens_details", "device", "host"]
 
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),

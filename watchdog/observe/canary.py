@@ -92,7 +92,7 @@ class Canary:
 
     async def _chat(self, inv: str | None) -> Probe:
         await self._model()
-        probing, known = self.server.probe, self.profile().profile
+        probing, (name, known, _) = self.server.probe, self.profile()
         nonce = self._nonce()
         template = known.template_kwargs if probing.chat_template_kwargs is None else probing.chat_template_kwargs
         expects = known.expects if probing.chat_expects is None else probing.chat_expects
@@ -102,6 +102,7 @@ class Canary:
             tokens=probing.chat_max_tokens or known.max_tokens,
             limit_s=probing.chat_limit_s,
             template=template,
+            profile=name,
         )
         probe = await self._complete("chat", inv, nonce, asked)
         parted = known.thinks_first and not template and self._args().get("reasoning_parser") in known.reasoning_parsers
@@ -109,12 +110,13 @@ class Canary:
 
     async def _prefix(self, inv: str | None) -> Probe:
         await self._model()
-        probing, known = self.server.probe, self.profile().profile
+        probing, (name, known, _) = self.server.probe, self.profile()
         asked = _Asked(
             prompt=f"{PREFIX}\nHow many boxes are in item 1? Answer with one number.",
             tokens=probing.chat_max_tokens or known.max_tokens,
             limit_s=probing.chat_limit_s,
             template=known.brief_kwargs,
+            profile=name,
         )
         first = await self._complete("prefix", inv, self._nonce(), asked)
         if first.outcome != "ok":
@@ -183,7 +185,8 @@ class Canary:
             # Headers and comments may come long before the model has said anything.
             got.first_s = None if listener.first is None else round(listener.first - begun, 4)
         probe = self._probe(kind, inv, got, limits)
-        return msgspec.structs.replace(probe, answer=answer and self._kept(answer), request_id=request_id)
+        kept = answer and self._kept(answer)
+        return msgspec.structs.replace(probe, answer=kept, request_id=request_id, profile=asked.profile or None)
 
     async def _model(self) -> str:
         """The name to ask for: always the same in one life, since SGLang repeats it in the answer, whatever it is."""
@@ -266,6 +269,7 @@ class _Asked(msgspec.Struct, frozen=True):
     limit_s: float
     exactly: bool = False
     template: dict[str, bool | int | float | str] = {}
+    profile: str = ""
     salt: str = ""
     """Prompts of different salts share no cache (heeded from SGLang 0.5.11 on; before, the field changes nothing)."""
 

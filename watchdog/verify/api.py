@@ -59,7 +59,7 @@ def canary(seen: Seen) -> Item:
     if probe.answer is None:
         return unknown(AREA, "canary", expected, "the answer could not be read")
     found = grade(probe.answer, expects)
-    said = f"{found.reason}, in {_took(probe)}"
+    said = f"{found.reason}, in {_took(probe)}" + (f" (profile {probe.profile})" if probe.profile else "")
     if found.quality is Quality.GOOD:
         return ok(AREA, "canary", expected, said)
     if found.quality is Quality.SUSPICIOUS:
