@@ -23,6 +23,7 @@ from watchdog.judge.facts.start import Start
 from watchdog.judge.facts.work import Work
 from watchdog.sglang import arguments, startup
 from watchdog.sglang.loglines import Line, Mark, classify
+from watchdog.sglang.marks import ACCESS, DECODE, WORK
 
 SETTLE_S = 600.0
 """What is allocated within so long after readiness belongs to warming up."""
@@ -180,24 +181,29 @@ class Facts:
             if "pdate " in x.message:
                 self.pause.see_text(x.written, x.message)
             return False
+        if line.mark in WORK:
+            self._working(x.written, line)
+            return False
         self._line(x, line)
         return line.fatal or line.mark in (Mark.READY, Mark.SIGTERM)
+
+    def _working(self, t: float, line: Line) -> None:
+        if line.mark is ACCESS:
+            self.refusals.see_access(t, line)
+            self.pause.see_access(t, line)
+            return
+        self._still_serves(t)
+        self.work.see_batch(t, line)
+        self.speed.see_batch(t, line)
+        if line.mark is DECODE:
+            self.accepted.see_batch(t, line)
+        else:
+            self.prompts.see_prefill(line)
 
     def _line(self, x: o.Log, line: Line) -> None:
         t = x.written
         mark = line.mark
-        if mark in (Mark.PREFILL, Mark.DECODE):
-            self._still_serves(t)
-            self.work.see_batch(t, line)
-            self.speed.see_batch(t, line)
-            if mark is Mark.DECODE:
-                self.accepted.see_batch(t, line)
-            else:
-                self.prompts.see_prefill(line)
-        elif mark is Mark.ACCESS:
-            self.refusals.see_access(t, line)
-            self.pause.see_access(t, line)
-        elif mark is Mark.HEALTH_FAILED:
+        if mark is Mark.HEALTH_FAILED:
             silence = line.fields.get("silence_s")
             if silence is not None and self.life.since is not None and t - silence >= self.life.since:
                 self.work.see_heartbeat(t - silence)
