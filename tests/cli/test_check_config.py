@@ -76,3 +76,69 @@ def test_a_key_is_never_printed(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_a_file_that_cannot_be_read(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check-config", name]) == 78
     assert "cannot be used: 1 fault" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ["state_dir", "runtime_dir"])
+@pytest.mark.parametrize("value", ["", "foo", "./foo", "../x", "/", "~/x", "/x\\u0000y"])
+def test_a_folder_is_named_by_its_full_path(tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f'[daemon]\n{key} = "{value}"\n{GOOD}')
+    assert run(file) == 78
+    out = capsys.readouterr().out
+    assert out.startswith(f"fault: daemon.{key} = ")
+    assert "has not the form that is needed; write the full path of a folder" in out
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "cure"),
+    [
+        ("servers", "ca_file", "write the full path of a file"),
+        ("servers", "api_key_file", "write the full path of a file, or the bare name of a systemd credential"),
+        ("alert", "ca_file", "write the full path of a file"),
+        ("alert", "apprise_urls_file", "or the bare name of a systemd credential"),
+        ("alert", "webhook_headers_file", "or the bare name of a systemd credential"),
+        ("alert", "alertmanager_headers_file", "or the bare name of a systemd credential"),
+    ],
+)
+def test_a_file_is_named_by_its_full_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str, key: str, cure: str
+) -> None:
+    file = tmp_path / "c.toml"
+    own = f'base_url = "https://localhost:1"\n{key} = "./own"\n' if table == "servers" else f'[alert]\n{key} = "./own"\n'
+    file.write_text(GOOD + own)
+    assert run(file) == 78
+    assert cure in capsys.readouterr().out
+
+
+def test_a_socket_must_fit_into_the_runtime_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f'[daemon]\nruntime_dir = "/run/{"x" * 90}"\n{GOOD}')
+    assert run(file) == 78
+    assert "is too long for the socket in it (95 bytes, 94 at most)" in capsys.readouterr().out
+
+
+def test_folders_that_cannot_be_used_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from watchdog.cli import check_config
+
+    file, plain, there = tmp_path / "c.toml", tmp_path / "plain", tmp_path / "there"
+    plain.write_text("")
+    there.mkdir()
+    monkeypatch.setattr(check_config.os, "access", lambda path, mode: Path(path) != there)
+
+    def warned(state: str) -> str:
+        file.write_text(f'[daemon]\nstate_dir = "{state}"\nruntime_dir = "{tmp_path}"\n{GOOD}')
+        assert run(file) == 0
+        return capsys.readouterr().out.splitlines()[0]
+
+    begin = f'warning: daemon.state_dir = "{tmp_path}'
+    assert warned(f"{tmp_path}/none") == (
+        f"{begin}/none\": is not there; make it for the watchdog's user, or have its unit make it with StateDirectory="
+    )
+    assert warned(str(there)).startswith(f'{begin}/there": cannot be written from here; make it writable')
+    assert warned(str(plain)).startswith(f'{begin}/plain": is no folder; name another')
+    assert warned(f"{plain}/below").startswith(f'{begin}/plain/below": lies below {plain}, which is no folder')
+    assert "File name too long" in warned(f"{tmp_path}/{'x' * 300}")
+    assert warned("/var/lib/sglang-watchdog-of-this-test").endswith("can be used"), "systemd makes it at the start"
+    assert warned(str(tmp_path)).endswith("can be used")

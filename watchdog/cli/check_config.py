@@ -24,8 +24,8 @@ def add(commands: Any) -> None:
         "check-config",
         "all faults of a configuration at once",
         "Check a configuration file: every fault with its key, its value, what is wrong and what mends it. Then look for what it "
-        "names: files that cannot be read from here, units that systemd does not know. These are warnings: the daemon may see "
-        "more than you, or less.\n\n"
+        "names: folders that cannot be written and files that cannot be read from here, units that systemd does not know. These "
+        "are warnings: the daemon may see more than you, or less.\n\n"
         "Exit status: 0 it can be used, 78 it cannot.",
         "sglang-watchdog check-config ./sglang-watchdog.toml && systemctl reload sglang-watchdog",
     )
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as e:  # a path with a zero byte in it
         faults = [config.Fault("", "", f"cannot be read ({e})", "name another file")]
     else:
-        warnings = [*missing_files(whole), *unknown_units(whole)]
+        warnings = [*unusable_folders(whole), *missing_files(whole), *unknown_units(whole)]
     if args.json:
         screen.print_json({"file": path, "usable": not faults, "faults": _plain(faults), "warnings": _plain(warnings)})
     else:
@@ -72,6 +72,40 @@ def _print(path: str, faults: "list[config.Fault]", warnings: "list[config.Fault
     else:
         more = f", with {len(warnings)} {'warning' if len(warnings) == 1 else 'warnings'}" if warnings else ""
         print(f"{screen.plain(path)} can be used{more}")
+
+
+def unusable_folders(whole: "config.Config") -> "list[config.Fault]":
+    """Folders that are not there, or cannot be written from here. Those that systemd makes at the start may be missing."""
+    from watchdog import config  # noqa: PLC0415
+
+    found = []
+    for key, parent, setting in (("state_dir", "/var/lib", "StateDirectory="), ("runtime_dir", "/run", "RuntimeDirectory=")):
+        value = getattr(whole.daemon, key)
+        wrong = _unusable(Path(value), by_systemd=str(Path(value).parent) == parent, setting=setting)
+        if wrong is not None:
+            found.append(config.Fault(f"daemon.{key}", f'"{value}"', *wrong))
+    return found
+
+
+def _unusable(folder: Path, *, by_systemd: bool, setting: str) -> tuple[str, str] | None:
+    """Problem and cure of a folder; None if it can be used."""
+    try:
+        if folder.is_dir():
+            if os.access(folder, os.W_OK | os.X_OK):
+                return None
+            return "cannot be written from here", "make it writable for the watchdog's user, or run this as that user to be sure"
+        above = next(each for each in folder.parents if each.exists())
+        if folder.exists() or not above.is_dir():
+            return (
+                f"{'is' if folder.exists() else f'lies below {above}, which is'} no folder",
+                "name another, or remove what is there",
+            )
+        missing = (
+            None if by_systemd else ("is not there", f"make it for the watchdog's user, or have its unit make it with {setting}")
+        )
+    except OSError as e:
+        return f"cannot be used ({e.strerror})", "name another folder"
+    return missing
 
 
 def missing_files(whole: "config.Config") -> "list[config.Fault]":

@@ -19,6 +19,10 @@ def _text(pattern: str, expected: str) -> Meta:
     return Meta(pattern=pattern, title=expected)
 
 
+_FOLDER = _text(r"^/+[^/\x00][^\x00]*$", "the full path of a folder")
+_FILE = _text(r"^(/[^\x00]+)?$", "the full path of a file")
+_SECRET_FILE = _text(r"^(/[^\x00]+|[^/\x00]*)$", "the full path of a file, or the bare name of a systemd credential")
+
 Seconds = Annotated[float, Meta(ge=0.1, le=7 * 86400)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Ratio = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -38,9 +42,9 @@ class Daemon(Section, frozen=True, kw_only=True):
         _doc("`act` restarts, `alert` only tells people, `observe` only says in the journal and in its diary what it would do."),
     ] = "act"
     state_dir: Annotated[
-        str, _doc("Where state, flight records and incident bundles are kept; systemd's StateDirectory= comes first.")
+        str, _FOLDER, _doc("Where state, flight records and incident bundles are kept; systemd's StateDirectory= comes first.")
     ] = "/var/lib/sglang-watchdog"
-    runtime_dir: Annotated[str, _doc("Where the control socket lies; systemd's RuntimeDirectory= comes first.")] = (
+    runtime_dir: Annotated[str, _FOLDER, _doc("Where the control socket lies; systemd's RuntimeDirectory= comes first.")] = (
         "/run/sglang-watchdog"
     )
     tick_s: Annotated[
@@ -190,20 +194,24 @@ class Alerting(Section, frozen=True, kw_only=True):
         _text("^(https?://.*)?$", 'an address, such as "https://chat.example/hook"'),
         _doc("Alerts are sent there as JSON with POST; empty: nowhere."),
     ] = ""
-    webhook_headers_file: Annotated[str, _doc("A file of `Name: value` lines that are sent along (secrets live here).")] = ""
+    webhook_headers_file: Annotated[
+        str, _SECRET_FILE, _doc("A file of `Name: value` lines that are sent along (secrets live here).")
+    ] = ""
     alertmanager_url: Annotated[
         str,
         _text("^(https?://.*)?$", 'an address, such as "http://127.0.0.1:9093"'),
         _doc("Base address of an Alertmanager (v2 API); empty: none."),
     ] = ""
-    alertmanager_headers_file: Annotated[str, _doc("The same for Alertmanager.")] = ""
-    apprise_urls_file: Annotated[str, _doc("A file with one Apprise address a line (needs the extra `apprise`).")] = ""
+    alertmanager_headers_file: Annotated[str, _SECRET_FILE, _doc("The same for Alertmanager.")] = ""
+    apprise_urls_file: Annotated[
+        str, _SECRET_FILE, _doc("A file with one Apprise address a line (needs the extra `apprise`).")
+    ] = ""
     proxy_url: Annotated[
         str,
         _text("^(http://.*)?$", 'an http proxy, such as "http://proxy.example:3128"'),
         _doc("The proxy that webhook and Apprise go through; empty: none. Proxy variables of the environment are not looked at."),
     ] = ""
-    ca_file: Annotated[str, _doc("A PEM file with the CA of an https address; empty: the system's.")] = ""
+    ca_file: Annotated[str, _FILE, _doc("A PEM file with the CA of an https address; empty: the system's.")] = ""
     limit_s: Annotated[float, Meta(ge=0.1, le=300), _doc("Deadline of one attempt to send, in seconds.")] = 10.0
     group_wait_s: Annotated[
         float, Meta(ge=0, le=600), _doc("An alert waits so many seconds for related ones, which come in the same message.")
@@ -251,9 +259,10 @@ class Server(Section, frozen=True, kw_only=True):
     model: Annotated[str, _doc("The served model name to ask for; empty: the first of GET /v1/models.")] = ""
     api_key_file: Annotated[
         str,
+        _SECRET_FILE,
         _doc("A file with the API key; a bare name is looked up in systemd's credentials ($CREDENTIALS_DIRECTORY)."),
     ] = ""
-    ca_file: Annotated[str, _doc("A PEM file with the CA of an https server; empty: the system's.")] = ""
+    ca_file: Annotated[str, _FILE, _doc("A PEM file with the CA of an https server; empty: the system's.")] = ""
     journal_namespace: Annotated[str, _doc("The unit's LogNamespace=, where it has one.")] = ""
     endpoint: Annotated[
         bool,

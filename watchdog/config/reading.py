@@ -20,6 +20,7 @@ from watchdog.config.keys import Config, Probing, Restarting, Section, Server
 from watchdog.config.words import bare, choices, expected, printable, section_of, shown, wrong
 
 MAX_BYTES = 1 << 20
+RUNTIME_DIR_BYTES = 107 - len("/control.sock")
 SHARED_SECTIONS = ("probe", "metrics", "judge", "restart")
 
 
@@ -121,6 +122,7 @@ def parse(table: dict[str, Any], source: str = "configuration", *, need_servers:
     _check_budgets(config.restart, table, "", faults)
     _check_profile(config.probe, "", faults)
     _check_alert_addresses(config, faults)
+    _check_runtime_dir(config.daemon.runtime_dir, faults)
     if need_servers and not table.get("servers"):
         faults.append(Fault("servers", "", "no server is configured", "add a [[servers]] table with name and unit"))
     _check_servers(config.servers, faults)
@@ -258,6 +260,14 @@ def _check_profile(probe: Probing, where: str, faults: list[Fault]) -> None:
         known = f'did you mean "{near[0]}"?' if near else f"choose one of {', '.join(profile.names())}, or write an absolute path"
         cure = "mend it: docs/canary.md says what a profile has" if probe.profile.startswith("/") else known
         faults.append(Fault(f"{where}probe.profile", shown(probe.profile), str(e), cure))
+
+
+def _check_runtime_dir(value: str, faults: list[Fault]) -> None:
+    """A socket lies in it, whose path the kernel limits (unix(7): 107 bytes)."""
+    size = len(value.encode("utf-8", "replace"))
+    if size > RUNTIME_DIR_BYTES:
+        problem = f"is too long for the socket in it ({size} bytes, {RUNTIME_DIR_BYTES} at most)"
+        faults.append(Fault("daemon.runtime_dir", shown(value), problem, 'choose a shorter path, such as "/run/sglang-watchdog"'))
 
 
 def _check_alert_addresses(config: Config, faults: list[Fault]) -> None:
