@@ -10,7 +10,13 @@ export PYTHON SYSTEM_PACKAGES
 .PHONY: help setup demo test test-unit test-external test-install test-containers deb test-browser lint format bench docs lock clean as-root
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { name[++n] = $$1; text[n] = $$2; if (length($$1) > w) w = length($$1) } END { \
+	  for (i = 1; i <= n; i++) { \
+	    line = sprintf("  make %-" w "s ", name[i]); \
+	    for (k = 1; k <= split(text[i], word, " "); k++) { \
+	      if (length(line) + 1 + length(word[k]) > 79) { print line; line = sprintf("%" w + 8 "s", "") } \
+	      line = line " " word[k] } \
+	    print line } }' $(MAKEFILE_LIST)
 
 setup:  ## make .venv with the command sglang-watchdog; installs missing Debian packages when run as root
 	@packaging/setup.sh

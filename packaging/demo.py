@@ -6,6 +6,7 @@ touched: all of it lives in private namespaces and ends with the demo. The exit 
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -71,22 +73,54 @@ TOLD = {
     "verified": "verified",
 }
 LIMIT_S = 150.0
+ERASE = "\r\x1b[K"
+"""Back to the beginning of a terminal's line, and nothing on it."""
 
 
 class Story:
     """What happened, with times, as it happens."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: TextIO = sys.stdout) -> None:
         self.begun = time.monotonic()
         self.entries: list[dict[str, str]] = []
-        self._last = ""
+        self._out = out
+        self._live = ""
+        """The status line that changes in place, at the foot of a terminal."""
+        self._sort = ""
+        self._lock = threading.Lock()
 
     def tell(self, who: str, text: str) -> None:
-        """Print one line."""
-        line = f"{who:>9}  {text}"
-        if line != self._last:
-            self._last = line
-            print(f"{time.monotonic() - self.begun:6.1f} s {line}", flush=True)
+        """Print one line, above the status that changes in place."""
+        with self._lock:
+            self._print(f"{ERASE if self._live else ''}{self._line(who, text)}\n{self._live}")
+
+    def status(self, text: str) -> None:
+        """Tell the status: a new line where it says something else, a changed one where only its figures are new.
+
+        Where the output is no terminal, changed figures are left out.
+        """
+        with self._lock:
+            changed, self._sort = sort_of(text) != self._sort, sort_of(text)
+            if self._out.isatty():
+                end = "\n" if self._live and changed else ""
+                self._live = self._line("status", text)[: shutil.get_terminal_size().columns - 1]
+                self._print(f"{end or ERASE}{self._live}")
+            elif changed:
+                self._print(f"{self._line('status', text)}\n")
+
+    def leave_status(self) -> None:
+        """Other output follows: the status stays as it stands."""
+        with self._lock:
+            if self._live:
+                self._print("\n")
+            self._live = self._sort = ""
+
+    def _line(self, who: str, text: str) -> str:
+        return f"{time.monotonic() - self.begun:6.1f} s {who:>9}  {text}"
+
+    def _print(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
 
     def follow(self, box: Box) -> None:
         """Tell the watchdog's journal entries; runs in a thread until the box ends."""
@@ -112,6 +146,12 @@ class Story:
         return None
 
 
+def sort_of(text: str) -> str:
+    """What a status says, without its figures and details: equal for two that a reader need not see both."""
+    head = re.split(r"[,;]", re.sub(r" ?\([^)]*\)", "", text))[0]
+    return re.sub(r"\d[\d.]*( (s|min|h|%|GB)\b)?( \d+ (s|min)\b)?", "#", head)
+
+
 def main() -> int:
     """Run the demo."""
     story = Story()
@@ -120,6 +160,7 @@ def main() -> int:
         try:
             return play(story, box)
         except DemoError as e:
+            story.leave_status()
             story.tell("FAILED", str(e))
             print(box.journal("-u", "sglang-watchdog.service", "-n", "40"))
             return 1
@@ -159,7 +200,9 @@ def play(story: Story, box: Box) -> int:
         raise DemoError(f"/health said {code}; InvocationID {first} before, {second} after")
     bundle = kept(story, box)
     story.tell("demo", f"done. The incident's bundle: {bundle}")
-    print(f"\n{indented((bundle / 'summary.md').read_text(encoding='utf-8').split('## Launch')[0])}")
+    page = (bundle / "summary.md").read_text(encoding="utf-8")
+    followed = page.rpartition("## What followed")
+    print(f"\n{indented(page.partition('## Versions')[0])}{indented(''.join(followed[1:]))}")
     print(f"See also: {COMMAND.relative_to(ROOT)} replay {bundle.relative_to(ROOT)}/record.jsonl.gz")
     return 0
 
@@ -168,8 +211,9 @@ def until(story: Story, box: Box, true: Callable[[dict[str, object]], bool], fai
     """Tell the status while it changes, until something is true."""
     end = time.monotonic() + LIMIT_S
     for view in views(box):
-        story.tell("status", str(view["sentence"]))
+        story.status(str(view["sentence"]))
         if true(view):
+            story.leave_status()
             return
         if time.monotonic() > end:
             raise DemoError(f"{failed} within {LIMIT_S:.0f} s")

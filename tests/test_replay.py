@@ -145,6 +145,13 @@ def test_a_gzip_file_cut_before_its_first_line_is_called_cut(tmp_path: Path, siz
         replay.Record(path)
 
 
+@pytest.mark.parametrize("name", ["r", "r.jsonl", "r.gz.1"])
+def test_a_packed_record_is_known_by_its_content(tmp_path: Path, name: str) -> None:
+    packed_here = gzip.compress(HEADER + at(1) + at(2))
+
+    assert [x.t for x in replay.Record(file_of(tmp_path, packed_here, name))] == [1.0, 2.0]
+
+
 def test_a_file_that_is_no_gzip_is_called_so(tmp_path: Path) -> None:
     with pytest.raises(replay.RecordError, match="is no gzip file"):
         replay.Record(file_of(tmp_path, HEADER + at(1), "r.jsonl.gz"))

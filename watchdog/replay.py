@@ -77,7 +77,7 @@ class Record:
         number = 0
         try:
             with self.path.open("rb") as raw:
-                source = self._unpacked(raw) if self.path.suffix == ".gz" else raw
+                source = self._unpacked(raw)
                 while line := source.readline(MAX_LINE_BYTES + 1):
                     number += 1
                     if len(line) > MAX_LINE_BYTES:
@@ -91,10 +91,12 @@ class Record:
         except OSError as e:
             raise RecordError(f"{self.path}: cannot be read ({e.strerror or e})") from e
 
-    def _unpacked(self, raw: io.BufferedReader) -> gzip.GzipFile:
-        if not GZIP_MAGIC.startswith(raw.peek(2)[:2]):
+    def _unpacked(self, raw: io.BufferedReader) -> gzip.GzipFile | io.BufferedReader:
+        """The file by what it begins with, whatever its name is."""
+        begins, called_so = raw.peek(2)[:2], self.path.suffix == ".gz"
+        if called_so and not GZIP_MAGIC.startswith(begins):
             raise RecordError(f"{self.path}: is no gzip file, although its name ends in .gz; unpack or rename it")
-        return gzip.GzipFile(fileobj=raw)
+        return gzip.GzipFile(fileobj=raw) if called_so or begins == GZIP_MAGIC else raw
 
     def __iter__(self) -> Iterator[Observation]:
         """The observations in order; what cannot be used is counted in `skipped`."""

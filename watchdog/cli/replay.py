@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
         "sglang-watchdog replay night.jsonl.gz --timeline\n"
         "sglang-watchdog replay night.jsonl.gz --timeline --config stricter.toml",
     )
-    p.add_argument("record", metavar="FILE", help="a flight record: .jsonl or .jsonl.gz")
+    p.add_argument("record", metavar="FILE", help="a flight record, plain or packed by gzip, whatever its name")
     p.add_argument("--config", metavar="FILE", help="judge with the settings of this file, laid over the record's own")
     p.add_argument(
         "--state", metavar="FILE", help="begin with the budget and what was learned of this state file (default: with none)"
