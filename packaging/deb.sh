@@ -41,7 +41,7 @@ find "$ROOT$HOME_DIR/bin" -mindepth 1 ! -name 'python*' ! -name sglang-watchdog 
 ln -sfn "/usr/bin/python3.$MINOR" "$ROOT$HOME_DIR/bin/python3"
 sed -i "1s|.*|#!$HOME_DIR/bin/python3|" "$ROOT$HOME_DIR/bin/sglang-watchdog"
 sed -i '/^command = /d' "$ROOT$HOME_DIR/pyvenv.cfg"
-rm -rf "$ROOT$HOME_DIR/include" "$ROOT$HOME_DIR/lib64"
+rm -rf "$ROOT$HOME_DIR/include" "$ROOT$HOME_DIR/lib64" "$ROOT$HOME_DIR/.gitignore"
 # Not needed at run time: sources of extensions, tests, caches, and where pip found the wheels.
 find "$SITE" \( -name '*.c' -o -name '*.h' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.pyi' -o -name '*.cpp' \) -type f -delete
 find "$SITE" -type d \( -name tests -o -name test -o -name __pycache__ -o -name .hash \) -prune -exec rm -rf {} +

@@ -70,6 +70,7 @@ def server(host: Box, name: str, port: int, program: str = "/usr/bin/sglang-watc
     unit = f"sglang-{name}.service"
     host.unit(unit, SERVER.format(name=name, port=port, program=program))
     host.run("systemctl", "enable", "--now", unit)
+    wait_for(lambda: f":{port}" in host.run("ss", "-tln").stdout, 60, f"{unit} listens")
     return unit
 
 

@@ -52,6 +52,15 @@ def test_candidates_are_the_main_processes_each_unit_once(tmp_path: Path) -> Non
     assert found["sglang.service"].container is None
 
 
+def test_the_client_of_a_container_is_not_its_server(tmp_path: Path) -> None:
+    scope = "libpod-" + "b" * 64 + ".scope"
+    process(tmp_path, 10, ["/usr/bin/podman", "run", "image", *LAUNCH], "0::/system.slice/sglang.service\n")
+    process(tmp_path, 11, ["/usr/bin/conmon", "-n", "kimi", *LAUNCH], "0::/system.slice/sglang.service\n")
+    process(tmp_path, 12, LAUNCH, f"0::/machine.slice/{scope}/container\n")
+
+    assert [(c.pid, c.unit, c.container) for c in host.candidates(tmp_path)] == [(12, scope, "b" * 64)]
+
+
 def unit(argv: list[str], **more: Any) -> dict[str, Any]:
     return {"ExecStart": [["/usr/bin/python", argv, False, 0, 0, 0, 0, 0, 0, 0]], **more}
 

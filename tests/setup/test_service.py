@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from watchdog.setup import containers, service
+from watchdog.setup import service
 
 
 def test_the_rule_names_the_units_and_nothing_else_changes() -> None:
@@ -30,6 +30,12 @@ def test_the_unit_starts_this_program_and_systemd_understands_it(tmp_path: Path)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "ExecStart=/usr/bin/x run" in service.unit(Path("/usr/bin/x"))
+
+
+def test_the_stacks_helper_starts_this_interpreter() -> None:
+    text = service.stacks_unit("sglang-watchdog-stacks@.service", Path("/opt/x/bin/python3"))
+    assert "\nExecStart=/opt/x/bin/python3 -I -m watchdog.stacks /etc/sglang-watchdog/sglang-watchdog.toml\n" in text
+    assert service.stacks_unit(service.STACKS_SOCKET, Path("/opt/x")) == service.shipped(service.STACKS_SOCKET)
 
 
 def test_a_program_that_the_service_cannot_see_is_told() -> None:
@@ -59,14 +65,3 @@ def test_credentials_are_read_again(tmp_path: Path) -> None:
 
     assert service.known_credentials(path) == files
     assert service.known_credentials(tmp_path / "none") == {}
-
-
-def test_a_container_with_a_scope_of_its_own_gets_advice() -> None:
-    known = containers.told("docker", {"Name": "/kimi", "HostConfig": {"LogConfig": {"Type": "json-file"}}})
-    said = containers.advice("a" * 64, "docker-" + "a" * 64 + ".scope", known)
-
-    assert "container kimi runs in docker-" in said
-    assert "quadlet" in said
-    assert "json-file" in said
-    assert "aaaaaaaaaaaa" in containers.advice("a" * 64, "x.scope", None)
-    assert containers.told("podman", {}) == containers.Container("podman", None, None)

@@ -1,6 +1,7 @@
 """Servers in containers: what can be watched, and what has to change first."""
 
 import json
+import re
 import shutil
 import subprocess
 from typing import NamedTuple
@@ -60,3 +61,40 @@ def advice(container: str, unit: str, known: Container | None) -> str:
     if known is not None and known.log_driver not in ("journald", "passthrough"):
         said.append(f"Its log driver is {known.log_driver or 'unknown'}: the watchdog reads the journal, so it must be journald.")
     return "\n".join(said)
+
+
+def outside(unit: str, client: str) -> str | None:
+    """Why a unit that starts a container cannot be watched as it is; None where its processes will be in the unit's cgroup.
+
+    podman 4.3 and 5.4 with crun and runc: with --cgroups=split the container's cgroup is one of the unit's, by default it is a
+    scope in machine.slice. docker has no such option.
+    """
+    words = client.split()
+    tool = words[0].rpartition("/")[2]
+    if tool == "podman" and {"--cgroups=split", "--cgroups=disabled"} & set(words):
+        return None
+    cure = (
+        "add --cgroups=split, --sdnotify=conmon and -d to its `podman run`, with Type=notify, NotifyAccess=all and Delegate=yes, "
+        "or make a quadlet of it (podman-systemd.unit(5)), which has all that"
+        if tool == "podman"
+        else f"{tool} has no way around that; podman has: as a quadlet (podman-systemd.unit(5))"
+    )
+    return (
+        f"{unit} starts a container whose processes are in a scope of their own, not in the unit: the watchdog would not see "
+        f"them. What helps: {cure}"
+    )
+
+
+def twice(client: str) -> str | None:
+    """What is to be said of a `podman run` in the foreground with the journald driver; None where each line comes once."""
+    words = client.split() or [""]
+    driver = next((word.partition("=")[2] for word in words if word.startswith("--log-driver=")), None)
+    if "--log-driver" in words[:-1]:
+        driver = words[words.index("--log-driver") + 1]
+    detached = any(word.startswith("--detach") or re.fullmatch(r"-[itP]*d[itP]*", word) for word in words)
+    if words[0].rpartition("/")[2] != "podman" or "run" not in words or detached or driver not in (None, "journald"):
+        return None
+    return (
+        "each of its lines comes twice, from conmon and from podman, which runs in the foreground: add --log-driver=passthrough "
+        "to its `podman run`, or -d with --sdnotify=conmon and Type=notify"
+    )

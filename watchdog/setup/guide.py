@@ -144,6 +144,8 @@ async def _find(bus: Bus, unit: str) -> Found:
     if one is None:
         running_now = [c.unit for c in host.candidates() if c.unit]
         raise SetupError(f"systemd knows no {unit}; SGLang servers run in: {', '.join(running_now) or 'no unit'}")
+    if one.client is not None and (why := containers.outside(one.unit, one.client)) is not None:
+        raise SetupError(why)
     return one
 
 
@@ -169,6 +171,7 @@ def _proposal(wanted: Wanted, found: list[Found], wishes: dict[str, Wish], manif
         if f.key_in is not None and not wishes[f.unit].key and not configuration.is_worker(f.args)
     ]
     remarks += [f"{f.unit}: {said}" for f in found if (said := configuration.misfit(f.args)) is not None]
+    remarks += [f"{f.unit}: {said}" for f in found if (said := containers.twice(" ".join(host.command(f.properties))))]
     remarks += _stacks_remarks(wanted)
     files = _service_files(wanted)
     files.append(File(path=CONFIG, text=text, why="the configuration", mode=0o640, group=_group()))

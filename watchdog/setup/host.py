@@ -16,6 +16,9 @@ from watchdog.units import GB
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 _CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd)-(?P<id>[0-9a-f]{12,64})\.scope$")
+_CLIENTS = frozenset(("docker", "podman", "nerdctl", "conmon"))
+"""They start or hold a container. Their command lines have the server's in them, but they are not the server."""
+
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.(?:service|scope)$")
 
 
@@ -29,6 +32,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         told_by: "process", "unit file", or "nothing" where no command line of SGLang was found.
         key_in: where its API key lies, for people; None where it asks for none.
         pinned: host memory that it pins, in bytes, as far as is known.
+        client: the command that runs its container, if its unit starts one and the server is not seen in the unit's own cgroup.
     """
 
     unit: str
@@ -37,6 +41,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     told_by: str
     key_in: str | None = None
     pinned: int | None = None
+    client: str | None = None
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +106,13 @@ async def find(bus: Bus, unit: str, proc: Path = Path("/proc")) -> Found | None:
         told_by=told_by,
         key_in=key_place(args, _raw_command(properties)),
         pinned=pinned(args, pids, proc),
+        client=" ".join(given) if argv is None and is_client(given) else None,
     )
+
+
+def is_client(argv: Sequence[str]) -> bool:
+    """Whether a command line is that of a container's client or monitor."""
+    return bool(argv) and argv[0].rpartition("/")[2] in _CLIENTS
 
 
 def command(properties: Mapping[str, Any]) -> list[str]:
@@ -156,10 +167,14 @@ def gpus(proc: Path = Path("/proc")) -> int:
 
 
 def _processes(proc: Path, pids: Sequence[int] | None = None) -> Iterator[tuple[int, list[str]]]:
-    """(pid, command line) of these processes, or of all; those that are gone or have none are left out."""
+    """(pid, command line) of these processes, or of all.
+
+    Those that are gone or have none, and the clients of containers, are left out.
+    """
     if pids is None:
         pids = sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdigit())
     for pid in pids:
         text = read(proc / str(pid) / "cmdline")
-        if text:
-            yield pid, [word.decode("utf-8", "replace") for word in text.rstrip(b"\0").split(b"\0")]
+        argv = [word.decode("utf-8", "replace") for word in text.rstrip(b"\0").split(b"\0")] if text else []
+        if argv and not is_client(argv):
+            yield pid, argv

@@ -1,0 +1,52 @@
+"""Servers in containers: what can be watched, and what helps where it cannot."""
+
+import pytest
+
+from watchdog.setup import containers
+
+LAUNCH = "lmsysorg/sglang python3 -m sglang.launch_server --model-path m"
+
+
+def test_a_container_with_a_scope_of_its_own_gets_advice() -> None:
+    known = containers.told("docker", {"Name": "/kimi", "HostConfig": {"LogConfig": {"Type": "json-file"}}})
+    said = containers.advice("a" * 64, "docker-" + "a" * 64 + ".scope", known)
+
+    assert "container kimi runs in docker-" in said
+    assert "quadlet" in said
+    assert "json-file" in said
+    assert "aaaaaaaaaaaa" in containers.advice("a" * 64, "x.scope", None)
+    assert containers.told("podman", {}) == containers.Container("podman", None, None)
+
+
+@pytest.mark.parametrize(
+    ("client", "cure"),
+    [
+        (f"/usr/bin/podman run --cgroups=split -d {LAUNCH}", None),
+        (f"podman run --cgroups=disabled {LAUNCH}", None),
+        (f"/usr/bin/podman run --name kimi -d {LAUNCH}", "add --cgroups=split"),
+        (f"/usr/bin/podman run --cgroups=no-conmon -d {LAUNCH}", "add --cgroups=split"),
+        (f"/usr/bin/docker run --rm --name kimi {LAUNCH}", "docker has no way around that"),
+        ("/usr/bin/docker start -a kimi", "docker has no way around that"),
+    ],
+)
+def test_a_unit_whose_container_is_elsewhere_is_told_with_what_helps(client: str, cure: str | None) -> None:
+    said = containers.outside("sglang.service", client)
+    assert (said is None) if cure is None else (cure in str(said) and "quadlet" in str(said))
+
+
+@pytest.mark.parametrize(
+    ("client", "twice"),
+    [
+        (f"/usr/bin/podman run --name kimi {LAUNCH}", True),
+        (f"/usr/bin/podman run --log-driver journald {LAUNCH}", True),
+        (f"/usr/bin/podman run --log-driver=journald {LAUNCH}", True),
+        (f"/usr/bin/podman run --log-driver=passthrough {LAUNCH}", False),
+        (f"/usr/bin/podman run --log-driver none {LAUNCH}", False),
+        (f"/usr/bin/podman run -d --log-driver journald {LAUNCH}", False),
+        (f"/usr/bin/podman run -itd --name kimi {LAUNCH}", False),
+        ("/usr/bin/python3 -m sglang.launch_server", False),
+        ("", False),
+    ],
+)
+def test_podman_in_the_foreground_says_each_line_twice(client: str, twice: bool) -> None:
+    assert (containers.twice(client) is not None) == twice
