@@ -3,7 +3,8 @@
 SGLang has one histogram of times to the first token and another one of prompt tokens, and no table of both (0.4.6 to 0.5.23).
 But between two scrapes few requests get their first token while nothing waits. What was computed of prompts since the last
 first token, divided by their number, is then the size to which the mean of their times belongs. Only what was computed
-counts: what the cache had takes no time. Non-streaming requests of older versions count their first 50 tokens as one.
+counts: what the cache had takes no time. Up to 0.5.21 a request that does not stream has its first 50 tokens counted as the
+first (managers/tokenizer_manager.py; DEFAULT_FORCE_STREAM_INTERVAL).
 """
 
 import statistics
