@@ -30,7 +30,7 @@ test: as-root lint  ## lint, then all tests, those under a private systemd too (
 test-unit: setup  ## the tests that need neither root nor systemd
 	@$(PYTEST) -m "not box"
 
-test-external: setup  ## the tests with a real Prometheus, Alertmanager and Apprise (fetched into .cache)
+test-external: as-root  ## the tests with a real Prometheus, Alertmanager and Apprise (root; fetched into .cache)
 	@packaging/external.sh
 	@$(PYTEST) tests/external/external_*.py
 

@@ -74,6 +74,13 @@ def steps(*bounds: tuple[float | None, str]) -> dict[str, Any]:
     return {"thresholds": {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in bounds]}}
 
 
+def events(counter: str) -> str:
+    """How many there were of late. A counter that begins with its first event has not increased: that one is counted too."""
+    found = f"{counter}{{{WHERE}}}"
+    newborn = f"({found} unless {found} offset $__rate_interval)"
+    return f"sum by (server, reason) ({newborn} or increase({found}[$__rate_interval]))"
+
+
 def dashboard() -> str:
     """The dashboard as JSON."""
     board = Board()
@@ -109,8 +116,8 @@ def dashboard() -> str:
     phase = " or ".join(f'(sglang_watchdog_phase{{{WHERE}, phase="{name}"}} == 1) * {i}' for i, (name, _) in enumerate(PHASES))
     # The labels of the phase go, so that one server is one line through all its phases.
     board.add("state-timeline", "Phases", (f"max by (instance, server) ({phase})", "{{server}}"), w=12, h=6, defaults=phases)
-    false = f'max by (server, type) (sglang_watchdog_condition{{{WHERE}, status="False"}})'
-    ill = mapped(("0", "", GREEN), ("1", "False", RED))
+    false = f'max by (server, type) (sglang_watchdog_condition{{{WHERE}, status="False"}}) == 1'
+    ill = mapped(("1", "does not hold", RED))
     board.add(
         "state-timeline",
         "Conditions that do not hold",
@@ -118,24 +125,16 @@ def dashboard() -> str:
         w=12,
         h=10,
         defaults=ill,
+        description="A row for each condition that did not hold at some time. No data: all of them held, or nobody looked.",
     )
 
     board.row("What the watchdog did")
     board.add(
         "timeseries",
         "Restarts, withheld, alerts",
-        (
-            f"sum by (server, reason) (increase(sglang_watchdog_restarts_total{{{WHERE}}}[$__rate_interval]))",
-            "restart {{server}} {{reason}}",
-        ),
-        (
-            f"sum by (server, reason) (increase(sglang_watchdog_withheld_total{{{WHERE}}}[$__rate_interval]))",
-            "withheld {{server}} {{reason}}",
-        ),
-        (
-            f"sum by (server, reason) (increase(sglang_watchdog_alerts_total{{{WHERE}}}[$__rate_interval]))",
-            "alert {{server}} {{reason}}",
-        ),
+        (events("sglang_watchdog_restarts_total"), "restart {{server}} {{reason}}"),
+        (events("sglang_watchdog_withheld_total"), "withheld {{server}} {{reason}}"),
+        (events("sglang_watchdog_alerts_total"), "alert {{server}} {{reason}}"),
         w=12,
     )
     board.add(
