@@ -9,7 +9,7 @@ from watchdog.judge.engine import Engine
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.sentence import sentence
 from watchdog.judge.verdict import Call, Status, Want
-from watchdog.wording import ago, span
+from watchdog.wording import ago, lasting, span
 
 ORDER = (Status.FALSE, Status.UNKNOWN, Status.TRUE)
 MARK = {"True": "holds", "False": "does not hold", "Unknown": "is unknown"}
@@ -110,11 +110,11 @@ def _needed(engine: Engine, now: float) -> Iterator[str]:
 
 def text(told: dict[str, Any]) -> str:
     """The explanation for people."""
-    since = "" if told["since"] is None else f", for {span(told['t'] - told['since'])}"
+    since = "" if told["since"] is None else f", {lasting(told['t'] - told['since'])}"
     ready = f"; ready, told by {told['ready']}" if told["ready"] else ""
     lines = [f"At {_clock(told['t'])}: {told['sentence']}", f"Phase: {told['phase']}{since}{ready}", "", "Conditions:"]
     for c in told["conditions"]:
-        head = f"  {c['type']} {MARK[c['status']]} ({c['reason']}, for {span(told['t'] - c['since'])})"
+        head = f"  {c['type']} {MARK[c['status']]} ({c['reason']}, {lasting(told['t'] - c['since'])})"
         lines.append(f"{head}: {c['message']}")
     budget = told["budget"]
     lines += ["", f"A restart ({budget['spent']} of {budget['limit']} are spent):", *(f"  {line}" for line in told["restart"])]

@@ -37,6 +37,8 @@ def judge(f: Facts, now: float) -> Verdict:
             )
         if phase is Phase.STOPPING:
             who = f", {life.asked_by} asked for it" if life.stop_asked_at is not None else ""
+            if life.ours and not who:
+                who = ": the watchdog restarts it"
             return Verdict(
                 type=kind, status=Status.UNKNOWN, reason="Stopping", message=f"The unit is stopping{who}.", calls=calls
             )
@@ -47,6 +49,9 @@ def judge(f: Facts, now: float) -> Verdict:
             message=f"The unit is {u.active_state or 'in an unknown state'} ({u.sub_state or 'unknown'}).",
             calls=calls,
         )
+    if life.ours and life.stop_asked_at is None:
+        how = "the watchdog restarts it" if life.our_job else "the watchdog's restart has brought no new life yet"
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="Restarting", message=f"The unit is down: {how}.")
     if life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked):
         return Verdict(
             type=kind,

@@ -145,7 +145,8 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
             reason="SchedulerHung",
             message=message,
             severity=Severity.CRITICAL,
-            advice="The incident's bundle has the stacks of the ranks; report them upstream if it comes again.",
+            advice="If it comes again, report it upstream with the incident's bundle (`sglang-watchdog setup --stacks` puts the "
+            "ranks' stacks into it).",
             evidence=tuple(evidence),
         )
         return Verdict(type="SchedulerProgressing", status=Status.FALSE, reason="Hung", message=message, calls=(call,))
@@ -205,6 +206,10 @@ def _hang_evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]
     out += p.said(failures)
     if f.work.heartbeat_at is not None and f.work.heartbeat_at <= moved + 1:
         out.append(f"last heartbeat {ago(now - f.work.heartbeat_at)}")
+    out += [
+        f"{x.name} (pid {x.pid}) is {'held by a debugger' if x.state == 't' else 'stopped by a signal'} (state {x.state})"
+        for x in f.ranks.halted(now)
+    ]
     odd = f.devices.oddity(now)
     if odd:
         out.append(odd)
@@ -289,7 +294,8 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             reason="NothingReachesUsers",
             message=message,
             severity=Severity.CRITICAL,
-            advice="Look at the detokenizer's stack in the incident's bundle.",
+            advice="If it comes again, look at what the detokenizer does (`sglang-watchdog setup --stacks` puts its stack into "
+            "the incident's bundle).",
             evidence=tuple(evidence),
         )
         return Verdict(type=kind, status=Status.FALSE, reason="Stalled", message=message, calls=(call,))

@@ -3,7 +3,7 @@
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Status, Verdict, Want
-from watchdog.wording import span
+from watchdog.wording import lasting
 
 LONG_S = 480.0
 """A queue that never empties for so long is more than a burst."""
@@ -35,11 +35,11 @@ def judge(f: Facts, now: float) -> Verdict:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="How many requests wait is not known yet.")
     if queue <= 0 or since is None:
         return Verdict(type=kind, status=Status.TRUE, reason="NoQueue", message=f"No request waits: {f.load()}.")
-    lasting = now - max(since, f.forgiven_at or since, f.pause.ended_at or since)
+    waited = now - max(since, f.forgiven_at or since, f.pause.ended_at or since)
     stepping = f.work.stepped_at is not None and now - f.work.stepped_at < 120
-    shown = f"{f.load()} for {span(lasting)}"
+    shown = f"{f.load()} {lasting(waited)}"
     waits = len(chats) >= 2 or f.first_token_wait_s(now) > WAIT_S
-    if lasting >= LONG_S and waits and stepping:
+    if waited >= LONG_S and waits and stepping:
         message = f"Saturated: {shown}; first tokens take minutes, but the engine works as fast as it can."
         call = Call(
             want=Want.ALERT,

@@ -9,7 +9,7 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import DOUBTS, WORST, Condition, Status
 from watchdog.units import format_gb
-from watchdog.wording import ago, span
+from watchdog.wording import ago, lasting
 
 __all__ = ["DOUBTS", "LONGEST", "WORST", "doubts", "sentence", "worst"]
 
@@ -99,7 +99,7 @@ def _well(f: Facts, engine: Engine, now: float) -> str:
 def _held(c: Condition, now: float) -> str:
     """A condition that does not hold, with since when."""
     said = _short(c.message)
-    return said if TIMED.search(said) else f"{said} ({'just now' if now - c.since < 1 else f'for {span(now - c.since)}'})"
+    return said if TIMED.search(said) else f"{said} ({lasting(now - c.since)})"
 
 
 def _short(message: str) -> str:

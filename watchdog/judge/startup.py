@@ -43,7 +43,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         eta = f.eta_s(now)
         left = f", about {span(eta)} to go" if eta is not None else ""
         sign = f"last progress {ago(silence)} ({start.progress_by})"
-        message = f"Starting for {span(now - since)}: {where}{left}; {sign}."
+        message = f"Starting{f' for {span(now - since)}' if now - since >= 1 else ''}: {where}{left}; {sign}."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="Starting", message=message)
     evidence = (
         f"phase {where}",
@@ -58,7 +58,8 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         reason="StartStuck",
         message=message,
         severity=Severity.CRITICAL,
-        advice="If the next start stops at the same place, look at the ranks' stacks in the incident's bundle.",
+        advice="If the next start stops at the same place, look at what the ranks do (`sglang-watchdog setup --stacks` puts "
+        "their stacks into the incident's bundle).",
         evidence=evidence,
     )
     return Verdict(type=kind, status=Status.FALSE, reason="StartStuck", message=message, calls=(call,))

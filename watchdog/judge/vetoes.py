@@ -44,6 +44,7 @@ def _vetoes(f: Facts, now: float) -> Iterator[Call]:
     yield from _same_death(f, now)
     yield from _start_fails(f, now)
     yield from _unkillable(f, now)
+    yield from _debugged(f, now)
 
 
 def _not_up(f: Facts) -> bool:
@@ -115,6 +116,7 @@ ADVICE: dict[Mark, str] = {
         "Check LimitMEMLOCK=infinity in the unit, and lower the host pool or SGLANG_HICACHE_HOST_REGISTER_CHUNK_GB."
     ),
 }
+SHARE_ADVICE = "Raise --mem-fraction-static (the message names the least), or free the GPUs: the weights leave the cache no room."
 OOM_ADVICE = (
     "Lower the host pool (--hicache-ratio, --hicache-size) or the unit's other memory, or raise its "
     "MemoryMax=: the kernel's OOM killer ends it at the same peak each time."
@@ -152,9 +154,13 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
         "SameEarlyDeath",
         message,
         advice,
-        tuple(f"after {d.lived_s or 0:.0f} s: {d.signature}" for d in early[-alike:]),
+        tuple(f"{_lived(d)}: {d.signature}" for d in early[-alike:]),
         unmet=unmet,
     )
+
+
+def _lived(d: Death) -> str:
+    return "after an unknown time" if d.lived_s is None else f"after {span(d.lived_s)}"
 
 
 def _early_deaths(f: Facts) -> list[Death]:
@@ -184,11 +190,18 @@ def _proxied(f: Facts, d: Death) -> bool:
     return d.mark is Mark.WARMUP_FAILED and (proxy or "502" in d.text or "Response [5" in d.text or "roxy" in d.text)
 
 
+def _share_too_small(text: str) -> bool:
+    """Whether the weights leave the KV cache no room within the share (kv_cache_configurator.py, pool_configurator.py)."""
+    return any(f"{word} --mem-fraction-static" in text.lower() for word in ("raise", "increase"))
+
+
 def _advice(d: Death) -> str:
     if d.signature == "oom-kill":
         return OOM_ADVICE
     if "is not available in" in d.text or "EADDRINUSE" in d.text:
         return ADVICE[Mark.PORT_IN_USE]
+    if _share_too_small(d.text):
+        return SHARE_ADVICE
     if d.signature == "start timeout":
         return "Raise TimeoutStartSec= in the server's unit: the start gets on, but takes longer than that."
     if d.mark is not None and d.mark in ADVICE:
@@ -202,7 +215,7 @@ def _killed_for_memory(f: Facts, now: float) -> Iterator[Call]:
     if len(kills) < 2 or not _not_up(f):
         return
     message = f"The kernel has killed it for want of memory {len(kills)} times in 24 h, the last time {ago(now - kills[-1].t)}."
-    evidence = tuple(f"oom-kill after {d.lived_s or 0:.0f} s" for d in kills)
+    evidence = tuple(f"oom-kill {_lived(d)}" for d in kills)
     yield _veto("KilledForMemory", message, OOM_ADVICE, evidence, unmet=True)
 
 
@@ -213,7 +226,7 @@ def _start_fails(f: Facts, now: float) -> Iterator[Call]:
         return
     if life.cause.mark not in LASTING:
         return
-    advice = ADVICE[life.cause.mark]
+    advice = SHARE_ADVICE if _share_too_small(life.cause.message) else ADVICE[life.cause.mark]
     said = quoted(life.cause.message)
     message = f"The start failed {ago(now - life.dying_at)} and its main process has not ended: {said}."
     yield _veto("StartFailed", message, f"{advice} Then restart it by hand.", unmet=True)
@@ -237,6 +250,16 @@ def _unkillable(f: Facts, now: float) -> Iterator[Call]:
     names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state or 'unknown'})" for x in left[:4])
     message = f"The stop has lasted {span(lasting)} and SIGKILL did not end {names}: stuck in the kernel."
     yield from _reboot(message, unmet=True)
+
+
+def _debugged(f: Facts, now: float) -> Iterator[Call]:
+    """A debugger is a person at work, whose process the restart would end."""
+    held = [x for x in f.ranks.halted(now) if x.state == "t"]
+    if not held:
+        return
+    names = ", ".join(f"{x.name} (pid {x.pid})" for x in held[:4])
+    message = f"A debugger holds {names}: it answers nobody until it is let go."
+    yield _veto("UnderDebugger", message, "Detach the debugger (its pid is TracerPid in /proc/PID/status).", unmet=False)
 
 
 def _reboot(message: str, *, unmet: bool) -> Iterator[Call]:

@@ -342,7 +342,7 @@ class Facts:
         queue = self.work.figure("num_queue_reqs", "queue")
         if running is None:
             return "Load unknown"
-        if not self.work.in_hand(now):
+        if not self.work.in_hand(now) or (not running and not queue and self.work.only_probed()):
             return "Idle"
         doing = f"{running:.0f} running" if running else "busy with a prompt"
         return doing + (f", {queue:.0f} waiting" if queue else "")

@@ -263,8 +263,7 @@ class Life:
         if self.ended:
             return
         self.ended = True
-        ours = self.our_job or (self.inv is not None and self.inv == self.ended_by_us)
-        asked = self.stop_asked_at is not None or ours or (self.sigterm_at is not None and self.dying_at is None)
+        asked = self.stop_asked_at is not None or self.ours or (self.sigterm_at is not None and self.dying_at is None)
         code = f"{unit.exec_main_code or 'exited'} with status {unit.exec_main_status}"
         if unit.result == "oom-kill":
             code = "oom-kill"
@@ -295,6 +294,11 @@ class Life:
     def down(self) -> bool:
         """Whether the unit is inactive or failed, and nothing of systemd's own brings it back."""
         return self.unit is not None and self.unit.active_state in ("inactive", "failed")
+
+    @property
+    def ours(self) -> bool:
+        """Whether a job of ours ends this life, or has ended it."""
+        return self.our_job or (self.inv is not None and self.inv == self.ended_by_us)
 
     @property
     def in_transit(self) -> bool:

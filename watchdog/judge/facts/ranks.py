@@ -74,6 +74,12 @@ class Ranks:
         """Essential processes that were there and are surely gone."""
         return [self.known[pid] for pid, (since, looks) in self.missing.items() if looks >= 2 or now - since >= GONE_S]
 
+    def halted(self, now: float) -> list[Proc]:
+        """Essential processes that somebody holds: stopped by a signal (T), or by a debugger (t); proc_pid_stat(5)."""
+        if self.last is None or now - self.last.t > FRESH_S:
+            return []
+        return [x for x in self.last.procs if x.state in ("T", "t") and x.pid in self.known]
+
     def unkillable(self) -> list[Proc]:
         """Processes in uninterruptible sleep in the last look."""
         return [] if self.last is None else [x for x in self.last.procs if x.state == "D"]

@@ -211,6 +211,11 @@ class Work:
         f = last.fields
         return f.get("running", 0) > 0 or f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) > 1
 
+    def only_probed(self) -> bool:
+        """Whether the newest batch line may tell of nothing but a probe of ours."""
+        last = max((b.t for b in (self.prefill, self.decode) if b is not None), default=None)
+        return last is not None and (self.worked_at is None or self.worked_at < last)
+
     def counters_frozen(self, now: float) -> bool:
         """Whether fresh scrapes say: requests are running, and no counter moves."""
         s = self.scrape
