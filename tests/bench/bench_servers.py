@@ -54,9 +54,9 @@ def main() -> int:
         seen = {}
         for count in COUNTS:
             rss, anon, cpu = seen[count] = measured(box, servers[:count])
-            told(f"{count} quiet servers: resident memory", f"{rss:.1f} MiB", "<= 56 MiB for one")
+            told(f"quiet servers: {count}, resident memory", f"{rss:.1f} MiB", "<= 56 MiB for one" if count == 1 else "-")
             told("  of it anonymous", f"{anon:.1f} MiB", "-")
-            told(f"  CPU, {MEASURE_S:.0f} s", f"{cpu:.2f} % of a core", "<= 0.3 % for one")
+            told(f"  CPU, {MEASURE_S:.0f} s", f"{cpu:.2f} % of a core", "<= 0.3 % for one" if count == 1 else "-")
     slopes = [statistics.linear_regression(COUNTS, [seen[count][part] for count in COUNTS]).slope for part in (0, 2)]
     told("one more server: resident memory", f"{slopes[0]:.2f} MiB", "-")
     told("one more server: CPU", f"{slopes[1]:.3f} % of a core", "-")

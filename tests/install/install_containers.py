@@ -1,6 +1,6 @@
-"""Servers in podman's containers under a real systemd: found, watched and cured (`make test-containers`).
+"""Servers in containers of podman and docker under a real systemd: found, watched and cured (`make test-containers`).
 
-ROOT is the folder of a fresh root with podman, DEB the package that was built for its suite (tests/install/run.sh).
+ROOT is the folder of a fresh root with both, DEB the package that was built for its suite (tests/install/run.sh).
 """
 
 import json
@@ -46,6 +46,14 @@ ExecStop=/usr/bin/podman stop -t 5 {name}
 TimeoutStopSec=20
 """
 SPLIT = "--cgroups=split --sdnotify=conmon -d --log-driver journald"
+DOCKERD = {
+    "storage-driver": "vfs",
+    "exec-opts": ["native.cgroupdriver=systemd"],
+    "bridge": "none",
+    "iptables": False,
+    "ip-forward": False,
+    "ip-masq": False,
+}
 QUADLET = """[Container]
 Image=localhost/tiny
 ContainerName={name}
@@ -191,6 +199,31 @@ def test_podman_in_the_foreground_says_each_line_twice_and_setup_says_so(host: B
     ready = host.run("journalctl", "-u", unit, "-o", "cat", "--no-pager").stdout
     assert ready.count("fired up and ready to roll") == 2, ready
     assert f"{unit}: each of its lines comes twice" in said, said
+    host.run("systemctl", "stop", unit)
+
+
+def test_docker_in_a_slice_of_its_own_is_found_and_watched(host: Box) -> None:
+    host.write("/etc/docker/daemon.json", json.dumps(DOCKERD))
+    host.run("systemctl", "start", "docker.service")
+    host.run("sh", "-c", IMAGE.replace("podman", "docker"))
+    unit = "sglang-dock.service"
+    text = UNIT.format(type="exec", name="dock", options="{options}", run=RUN, server=SERVER.format(name="dock", port=31005))
+    text = text.replace("podman", "docker").replace("--replace ", "")
+    host.unit(unit, text.format(options=""))
+    said = refusal(host, "--unit", unit)
+    assert "add" not in said and "with --cgroup-parent=sglang-dock.slice" in said, said
+
+    host.unit(unit, text.format(options="--cgroup-parent=sglang-dock.slice"))
+    host.run("systemctl", "start", unit)
+    wait_for(lambda: ":31005" in host.run("ss", "-tln").stdout, LONG, f"it listens\n{host.journal('-u', unit)}")
+    said = host.run("sglang-watchdog", "setup", "--unit", unit, "--stacks", "--yes").stdout
+    assert "sglang-dock.service: taken from its process" in said
+    assert 'cgroup = "/sglang.slice/sglang-dock.slice"' in said and "comes twice" not in said
+    wait_for(lambda: well(host, "dock"), LONG, "the server is well")
+    cured(host, unit, "dock")
+    stacks = "ls -d /var/lib/sglang-watchdog/dock/incidents/*/stacks.txt | tail -n 1"
+    told = host.run("sh", "-c", f"cat $({stacks})").stdout
+    assert re.search(r"== Python stacks of \d+\nthread ", told), told
     host.run("systemctl", "stop", unit)
 
 

@@ -12,7 +12,8 @@ for tool in debootstrap lintian; do
 done
 case $what in
   deb) root=.cache/roots/$suite; packages=() ;;
-  containers) root=.cache/roots/containers-$suite; packages=(podman crun conmon busybox-static) ;;
+  containers) root=.cache/roots/containers-$suite; packages=(podman crun runc conmon docker.io)
+    [ "$suite" = bookworm ] || packages+=(docker-cli) ;;
   *) echo "run.sh: deb or containers" >&2; exit 2 ;;
 esac
 if [ "$suite" = "$own" ]; then

@@ -25,13 +25,33 @@ def test_a_container_with_a_scope_of_its_own_gets_advice() -> None:
         (f"podman run --cgroups=disabled {LAUNCH}", None),
         (f"/usr/bin/podman run --name kimi -d {LAUNCH}", "add --cgroups=split"),
         (f"/usr/bin/podman run --cgroups=no-conmon -d {LAUNCH}", "add --cgroups=split"),
-        (f"/usr/bin/docker run --rm --name kimi {LAUNCH}", "docker has no way around that"),
-        ("/usr/bin/docker start -a kimi", "docker has no way around that"),
+        (f"/usr/bin/podman run --cgroups split -d {LAUNCH}", None),
+        (f"/usr/bin/docker run --rm --name kimi {LAUNCH}", "--cgroup-parent=sglang.slice"),
+        (f"/usr/bin/docker run --cgroup-parent=sglang-kimi.slice {LAUNCH}", None),
+        (f"/usr/bin/docker run --cgroup-parent sglang-kimi.slice -d {LAUNCH}", "in the foreground"),
+        (f"/usr/bin/docker run --cgroup-parent=/x/y {LAUNCH}", "--cgroup-parent=sglang.slice"),
+        ("/usr/bin/docker start -a kimi", "`docker run` in the foreground"),
     ],
 )
 def test_a_unit_whose_container_is_elsewhere_is_told_with_what_helps(client: str, cure: str | None) -> None:
     said = containers.outside("sglang.service", client)
-    assert (said is None) if cure is None else (cure in str(said) and "quadlet" in str(said))
+    assert (said is None) if cure is None else (cure in str(said))
+
+
+@pytest.mark.parametrize(
+    ("parent", "cgroup"),
+    [
+        ("sglang.slice", "/sglang.slice"),
+        ("sglang-a-kimi.slice", "/sglang.slice/sglang-a.slice/sglang-a-kimi.slice"),
+        ("sglang-.slice", None),
+        ("-.slice", None),
+        ("/sglang", None),
+        ("a/../b.slice", None),
+        ("", None),
+    ],
+)
+def test_the_cgroup_of_a_slice_is_below_those_of_its_names_beginnings(parent: str, cgroup: str | None) -> None:
+    assert containers.cgroup(f"docker run --cgroup-parent={parent} image") == cgroup
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from watchdog.observe.cgroup import Cgroups
 from watchdog.stacks import kernel, python
-from watchdog.stacks.__main__ import CAP, Answer, RefusedError, check_peer, check_unit, requested
+from watchdog.stacks.__main__ import CAP, Answer, RefusedError, check_peer, requested, server_of
 
 UNIT = "sglang-kimi.service"
 CGROUP = f"/system.slice/{UNIT}"
@@ -155,11 +155,11 @@ def test_what_is_no_name_of_a_unit_is_refused(request_: bytes) -> None:
 def test_only_units_of_the_configuration_are_told(tmp_path: Path) -> None:
     path = tmp_path / "wd.toml"
     with pytest.raises(RefusedError, match="cannot be used"):
-        check_unit(UNIT, path)
+        server_of(UNIT, path)
     path.write_text(f'[[servers]]\nname = "kimi"\nunit = "{UNIT}"\nbase_url = "http://127.0.0.1:1"\n')
-    check_unit(UNIT, path)
+    assert server_of(UNIT, path).name == "kimi"
     with pytest.raises(RefusedError, match=r"other\.service is no server"):
-        check_unit("other.service", path)
+        server_of("other.service", path)
 
 
 def test_an_answer_has_an_end() -> None:

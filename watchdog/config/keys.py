@@ -263,6 +263,14 @@ class Server(Section, frozen=True, kw_only=True):
         _doc("A file with the API key; a bare name is looked up in systemd's credentials ($CREDENTIALS_DIRECTORY)."),
     ] = ""
     ca_file: Annotated[str, _FILE, _doc("A PEM file with the CA of an https server; empty: the system's.")] = ""
+    cgroup: Annotated[
+        str,
+        _text(r"^(/[^/\s]+)*$", 'a path such as "/sglang.slice/sglang-kimi.slice"'),
+        _doc(
+            "The cgroup of the server's processes, where it is not the unit's own: a container of docker has the slice of its "
+            "--cgroup-parent=. Empty: the unit's."
+        ),
+    ] = ""
     journal_namespace: Annotated[str, _doc("The unit's LogNamespace=, where it has one.")] = ""
     endpoint: Annotated[
         bool,

@@ -43,7 +43,8 @@ class Target:
         server: its configuration.
         inv: the InvocationID of its present life; None before the first.
         main_pid: its main process; None while there is none.
-        cgroup: its ControlGroup, such as "/system.slice/sglang-kimi.service"; "" while it has none.
+        cgroup: its ControlGroup, such as "/system.slice/sglang-kimi.service", or the one that the configuration names; "" while
+            it has none.
         active: whether the unit is active or activating.
         since: the moment at which this life began (InactiveExitTimestamp); None if unknown.
         known: whether the unit has been looked at; until then the five before it say nothing.

@@ -101,7 +101,7 @@ class UnitSource:
         if state.invocation is not None:  # systemd forgets both with a unit that it unloads; the last life stays the last
             target.inv, target.since = state.invocation, since
         target.main_pid = state.main_pid
-        target.cgroup = state.control_group or ""
+        target.cgroup = target.server.cgroup or state.control_group or ""
         target.active = state.up
         target.known = True
         unit = Unit(

@@ -104,6 +104,8 @@ def table(found: Found, wish: Wish) -> str:
         lines += _model(args)
         lines += _profile(args)
         lines += _key(found, wish)
+    if found.cgroup is not None:
+        lines += ["# Its container is in a slice of its own.", f"cgroup = {quoted(found.cgroup)}"]
     space = found.properties.get("LogNamespace")
     if isinstance(space, str) and space:
         lines += ["# Its unit has LogNamespace=.", f"journal_namespace = {quoted(space)}"]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 ASK_LIMIT_S = 5.0
 TOOLS = ("docker", "podman")
+_SLICE = re.compile(r"[A-Za-z0-9:_.\\]+(?:-[A-Za-z0-9:_.\\]+)*\.slice")
 
 
 class Container(NamedTuple):
@@ -56,43 +57,72 @@ def advice(container: str, unit: str, known: Container | None) -> str:
         f"The server in the container {name} runs in {unit}. systemd cannot restart a scope: only a service can be watched.",
         "Run the container as a service whose cgroup holds its processes, and its output in that service's journal:",
         f"with podman as a quadlet (podman-systemd.unit(5), {name}.container), whose unit is {name}.service.",
-        "docker keeps containers in scopes of their own, whatever starts them: there their processes and memory cannot be seen.",
+        f"with docker as `docker run` in the foreground in a service's ExecStart=, with --cgroup-parent=sglang-{name}.slice.",
     ]
     if known is not None and known.log_driver not in ("journald", "passthrough"):
         said.append(f"Its log driver is {known.log_driver or 'unknown'}: the watchdog reads the journal, so it must be journald.")
     return "\n".join(said)
 
 
+def cgroup(client: str) -> str | None:
+    """The cgroup in which a container is put by --cgroup-parent=a-b.slice: "/a.slice/a-b.slice"; None without it.
+
+    docker 20.10 and 26.1 with systemd's cgroup driver: the container is a scope in that slice, which is its alone.
+    """
+    slice_ = option(client, "--cgroup-parent")
+    if slice_ is None or not _SLICE.fullmatch(slice_):
+        return None
+    parts = slice_.removesuffix(".slice").split("-")
+    return "".join(f"/{'-'.join(parts[:n])}.slice" for n in range(1, len(parts) + 1))
+
+
 def outside(unit: str, client: str) -> str | None:
-    """Why a unit that starts a container cannot be watched as it is; None where its processes will be in the unit's cgroup.
+    """Why a unit that starts a container cannot be watched as it is; None where its processes and lines can be found.
 
     podman 4.3 and 5.4 with crun and runc: with --cgroups=split the container's cgroup is one of the unit's, by default it is a
-    scope in machine.slice. docker has no such option.
+    scope in machine.slice. docker's containers are always in scopes, by default in system.slice; in the foreground it hands their
+    output to the unit, else they have it in docker.service.
     """
-    words = client.split()
-    tool = words[0].rpartition("/")[2]
-    if tool == "podman" and {"--cgroups=split", "--cgroups=disabled"} & set(words):
+    tool = client.split(maxsplit=1)[0].rpartition("/")[2]
+    if tool == "podman":
+        if option(client, "--cgroups") in ("split", "disabled"):
+            return None
+        cure = (
+            "add --cgroups=split, --sdnotify=conmon and -d to its `podman run`, with Type=notify, NotifyAccess=all and "
+            "Delegate=yes, or make a quadlet of it (podman-systemd.unit(5)), which has all that"
+        )
+    elif cgroup(client) is not None and not _is_detached(client):
         return None
-    cure = (
-        "add --cgroups=split, --sdnotify=conmon and -d to its `podman run`, with Type=notify, NotifyAccess=all and Delegate=yes, "
-        "or make a quadlet of it (podman-systemd.unit(5)), which has all that"
-        if tool == "podman"
-        else f"{tool} has no way around that; podman has: as a quadlet (podman-systemd.unit(5))"
-    )
+    else:
+        slice_ = f"{unit.removesuffix('.service')}.slice".replace("@", "-")
+        cure = f"let it be `{tool} run` in the foreground (without -d) with --cgroup-parent={slice_}, a slice of its own"
     return (
         f"{unit} starts a container whose processes are in a scope of their own, not in the unit: the watchdog would not see "
         f"them. What helps: {cure}"
     )
 
 
+def option(client: str, name: str) -> str | None:
+    """The value of an option on a command line, with "=" or as the next word; None where it is not given."""
+    words = client.split()
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == name:
+            return following
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _is_detached(client: str) -> bool:
+    return any(word.startswith("--detach") or re.fullmatch(r"-[itP]*d[itP]*", word) for word in client.split())
+
+
 def twice(client: str) -> str | None:
     """What is to be said of a `podman run` in the foreground with the journald driver; None where each line comes once."""
     words = client.split() or [""]
-    driver = next((word.partition("=")[2] for word in words if word.startswith("--log-driver=")), None)
-    if "--log-driver" in words[:-1]:
-        driver = words[words.index("--log-driver") + 1]
-    detached = any(word.startswith("--detach") or re.fullmatch(r"-[itP]*d[itP]*", word) for word in words)
-    if words[0].rpartition("/")[2] != "podman" or "run" not in words or detached or driver not in (None, "journald"):
+    if words[0].rpartition("/")[2] != "podman" or "run" not in words or _is_detached(client):
+        return None
+    if option(client, "--log-driver") not in (None, "journald"):
         return None
     return (
         "each of its lines comes twice, from conmon and from podman, which runs in the foreground: add --log-driver=passthrough "

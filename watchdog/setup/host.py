@@ -9,6 +9,7 @@ import msgspec
 
 from watchdog.observe.cgroup import Cgroups
 from watchdog.observe.files import read
+from watchdog.setup import containers
 from watchdog.sglang.arguments import parse_argv, ranks_here
 from watchdog.sglang.processes import role
 from watchdog.systemd import Bus
@@ -33,6 +34,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         key_in: where its API key lies, for people; None where it asks for none.
         pinned: host memory that it pins, in bytes, as far as is known.
         client: the command that runs its container, if its unit starts one and the server is not seen in the unit's own cgroup.
+        cgroup: where that command puts the container; None where the server is in the unit's own cgroup.
     """
 
     unit: str
@@ -42,6 +44,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     key_in: str | None = None
     pinned: int | None = None
     client: str | None = None
+    cgroup: str | None = None
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +97,8 @@ async def find(bus: Bus, unit: str, proc: Path = Path("/proc")) -> Found | None:
     if properties.get("LoadState") != "loaded":
         return None
     given = command(properties)
-    cgroup = properties.get("ControlGroup")
+    place = containers.cgroup(" ".join(given)) if is_client(given) else None
+    cgroup = place or properties.get("ControlGroup")
     pids = (Cgroups(proc).processes(cgroup) or []) if isinstance(cgroup, str) and cgroup else []
     argv = next((each for pid, each in _processes(proc, pids) if role(" ".join(each)) == "main"), None)
     told_by = "process" if argv is not None else "unit file" if role(" ".join(given)) == "main" else "nothing"
@@ -106,7 +110,8 @@ async def find(bus: Bus, unit: str, proc: Path = Path("/proc")) -> Found | None:
         told_by=told_by,
         key_in=key_place(args, _raw_command(properties)),
         pinned=pinned(args, pids, proc),
-        client=" ".join(given) if argv is None and is_client(given) else None,
+        client=" ".join(given) if is_client(given) and (argv is None or place is not None) else None,
+        cgroup=place,
     )
 
 

@@ -58,8 +58,7 @@ def main(argv: list[str]) -> int:
         try:
             check_peer(peer)
             unit = requested(peer)
-            check_unit(unit, Path(argv[0]))
-            tell(unit, answer)
+            tell(server_of(unit, Path(argv[0])), answer)
         except RefusedError as e:
             sys.stderr.write(f"refused: {e}\n")
             answer.say(f"refused: {e}")
@@ -105,8 +104,8 @@ def requested(peer: socket.socket) -> str:
     return name.decode("ascii")
 
 
-def check_unit(unit: str, configuration: Path) -> None:
-    """Whether this is one of the servers.
+def server_of(unit: str, configuration: Path) -> config.Server:
+    """The server with this unit.
 
     Raises:
         RefusedError: it is not, or that cannot be told.
@@ -115,17 +114,19 @@ def check_unit(unit: str, configuration: Path) -> None:
         servers = config.load(configuration).servers
     except config.ConfigError as e:
         raise RefusedError(f"{configuration} cannot be used: {str(e).splitlines()[0]}") from e
-    if unit not in {server.unit for server in servers}:
-        raise RefusedError(f"{unit} is no server of {configuration}")
+    for server in servers:
+        if server.unit == unit:
+            return server
+    raise RefusedError(f"{unit} is no server of {configuration}")
 
 
-def tell(unit: str, answer: Answer) -> None:
-    """The stacks of the unit's processes: first the kernel's, which are quick, then Python's."""
+def tell(server: config.Server, answer: Answer) -> None:
+    """The stacks of the server's processes: first the kernel's, which are quick, then Python's."""
     until = time.monotonic() + LIMIT_S
     cgroups = Cgroups()
-    cgroup = kernel.cgroup_of(unit, cgroups)
+    cgroup = server.cgroup or kernel.cgroup_of(server.unit, cgroups)
     pids = (cgroups.processes(cgroup) or []) if cgroup is not None else []
-    answer.say(f"ok\nStacks of {unit}: {len(pids)} processes")
+    answer.say(f"ok\nStacks of {server.unit}: {len(pids)} processes")
     looked: list[int] = []
     for pid in pids[:PROCESSES]:
         if time.monotonic() > until:

@@ -136,7 +136,7 @@ class Gatherer:
 
     def _aim(self, target: Target, state: UnitState) -> None:
         target.inv, target.main_pid, target.active = state.invocation, state.main_pid, state.up
-        target.cgroup = state.control_group or ""
+        target.cgroup = target.server.cgroup or state.control_group or ""
         target.since = None if state.inactive_exit_at is None else self._clock.at_monotonic(state.inactive_exit_at)
 
     # ---- the machine
@@ -144,7 +144,8 @@ class Gatherer:
     async def _host(self, seen: Seen) -> None:
         sources = self._whole.sources
         # What other units hold of the GPUs is told from the cgroup of each process, where it can be read.
-        pids = set(self._cgroups.processes(seen.unit.control_group or "") or []) if seen.unit is not None else set[int]()
+        cgroup = seen.server.cgroup or (seen.unit.control_group if seen.unit is not None else None)
+        pids = set(self._cgroups.processes(cgroup or "") or [])
         looks: list[Coroutine[Any, Any, Observation | None]] = [
             first(HostSource(self._clock, sources), Host, LOOK_LIMIT_S),
             first(DepsSource(sources.deps, self._clock, self._bus), Deps, LOOK_LIMIT_S) if sources.deps else nothing(),
