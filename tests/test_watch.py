@@ -1,5 +1,6 @@
 """One watched server: secrets stay out, a fault of a judge harms nobody, sources are told what they need, a pause survives."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,22 @@ def test_sources_are_told_of_the_model_and_of_others_requests(made: Made) -> Non
     made.take(Metrics(t=13.0, inv=LIFE, ok=True, values={"num_running_reqs": 0.0, "num_queue_reqs": 0.0}))
     made.watch.tick()
     assert made.watch.target.alone
+
+
+async def test_sources_are_woken_by_what_they_are_told_and_by_nothing_else(made: Made) -> None:
+    async with asyncio.timeout(5):
+        waiting = asyncio.create_task(made.watch.target.change(60))
+        await asyncio.sleep(0)
+        made.serving()
+        await waiting
+        made.watch.tick()
+        waiting = asyncio.create_task(made.watch.target.change(60))
+        await asyncio.sleep(0)
+        made.watch.tick()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        await made.watch.target.change(0.01)
 
 
 def test_a_pause_survives_the_daemon(tmp_path: Path) -> None:

@@ -219,14 +219,18 @@ class Watch:
             hold = "starting"
         elif self._traffic_proves(now):
             hold = "traffic"
-        self.target.hold = hold
-        self.target.alone = f.alone()
-        self.target.args = f.life.server.args if f.life.server is not None else {}
+        target = self.target
+        before = (target.hold, target.alone, target.closer)
+        target.hold = hold
+        target.alone = f.alone()
+        target.args = f.life.server.args if f.life.server is not None else {}
         self.recorder.history = "mid-life" if phase is Phase.SERVING else None
         young = f.life.ready_at is not None and now - f.life.ready_at < CLOSER_S
-        self.target.closer = phase is Phase.SERVING and (
+        target.closer = phase is Phase.SERVING and (
             young or bool(f.probes.first_failed) or bool(f.answers.bad) or worst(self.engine) is not None
         )
+        if (target.hold, target.alone, target.closer) != before:
+            target.tell()
 
     def _traffic_proves(self, now: float) -> bool:
         """Whether requests of users that end say all that a canary could say."""

@@ -131,6 +131,7 @@ async def test_while_starting_only_cheap_probes_are_sent_and_then_the_canary_at_
         await w.until(lambda: w.of("chat") and len(w.of("health", "ok")) >= 2 and len(w.of("models", "ok")) >= 2)
         assert [(p.outcome, p.why) for p in w.of("chat")] == [("skipped", "starting")]
         w.target.hold = None
+        w.target.tell()
         await w.until(lambda: w.of("chat", "ok"), limit_s=1)
     assert [p.outcome for p in w.of("chat")] == ["skipped", "ok"]
 
@@ -176,6 +177,7 @@ async def test_a_server_without_ready_is_asked_once_in_each_life() -> None:
         await w.until(lambda: len(w.of("health")) >= 4)
         assert [p.status for p in w.of("ready")] == [404]
         w.target.inv = "life2"
+        w.target.tell()
         await w.until(lambda: len(w.of("ready")) == 2)
     assert [p.inv for p in w.of("ready")] == ["life1", "life2"]
 
@@ -188,6 +190,7 @@ async def test_a_new_life_discards_what_is_in_flight() -> None:
         await asyncio.sleep(0.05)
         assert not waiting.done() and len(talker.requests) == before, "one that is in flight is waited for"
         w.target.inv = "life2"
+        w.target.tell()
         await w.until(lambda: sum(path(r) == "/health" for r in talker.requests) == 2, limit_s=1)
         assert (await waiting).outcome == "skipped"
         assert w.of("chat") == w.of("health") == [], "nothing of the old life was told"
@@ -197,6 +200,7 @@ async def test_probe_now_without_a_running_source() -> None:
     async with talking(serving()) as talker:
         w = Watched(talker, {})
         w.target.hold = "starting"
+        w.target.tell()
         probe = await w.source.probe_now("chat")
         assert probe.outcome == "ok" and probe.inv == "life1"
         with pytest.raises(ValueError, match="no such probe: nonsense"):
@@ -210,6 +214,7 @@ async def test_probe_now_is_told_to_the_daemon_too_and_spends_the_budget() -> No
         probe = await w.source.probe_now("chat")
         assert probe.outcome == "ok" and w.of("chat", "ok") == [probe]
         w.target.hold = None
+        w.target.tell()
         await w.until(lambda: w.of("chat")[-1].why == "budget")
 
 
@@ -218,6 +223,7 @@ async def test_a_closer_look_asks_more_often() -> None:
     async with talking(serving()) as talker, watching(talker, **slow) as w:
         await w.until(lambda: w.of("health"))
         w.target.closer = True
+        w.target.tell()
         began = asyncio.get_running_loop().time()
         await w.until(lambda: len(w.of("health")) >= 3)
         assert asyncio.get_running_loop().time() - began < 2.8
@@ -238,11 +244,14 @@ async def test_the_prefix_canary_when_it_is_wanted() -> None:
 async def test_the_prefix_canary_waits_until_it_is_alone() -> None:
     async with talking(serving()) as talker, watching(talker, prefix=True, chat=False, prefix_interval_s=3600) as w:
         w.target.alone = False
+        w.target.tell()
         await w.until(lambda: w.of("prefix", "skipped"))
         assert w.of("prefix")[-1].why == "traffic"
         w.target.alone = True
+        w.target.tell()
         await w.until(lambda: w.of("prefix", "ok"))
         w.target.closer = True
+        w.target.tell()
         await w.until(lambda: len(w.of("health")) >= 4)
     assert len(w.of("prefix")) == 2, "hourly, however close the daemon looks"
 

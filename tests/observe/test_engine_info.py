@@ -107,6 +107,7 @@ async def test_one_life(tmp_path: Path, server: FakeServer) -> None:
         assert server.asked == []  # it starts: nobody is asked
 
         run.target.hold = None
+        run.target.tell()
         second = await run.next()
         assert (second.version, second.max_total_num_tokens, second.inv) == ("0.5.23", 159277, "a1")
         assert second.memory_usage == {"weight": 73.2, "token_capacity": 159277}
@@ -118,6 +119,7 @@ async def test_one_life(tmp_path: Path, server: FakeServer) -> None:
         assert server.asked == ["/server_info"]  # once in a life
 
         run.target.inv = "b2"
+        run.target.tell()
         lives = [await run.next(), await run.next()]
         assert [each.inv for each in lives] == ["b2", "b2"]
         for each in (first, second, *lives):
@@ -132,6 +134,7 @@ async def test_an_old_server_is_asked_by_its_old_name(tmp_path: Path, server: Fa
     server.answer = old
     async with Run(tmp_path, server.url) as run:
         run.target.hold = None
+        run.target.tell()
         await run.next()
         assert (await run.next()).version == "0.4.6"
     assert server.asked == ["/server_info", "/get_server_info"]
@@ -150,6 +153,7 @@ async def test_a_server_that_hangs_is_not_asked_twice(
     async with Run(tmp_path, server.url) as run:
         await run.next()
         run.target.hold = None
+        run.target.tell()
         await asyncio.sleep(0.5)
     assert server.asked == ["/server_info"]
     assert run.seen.empty()
@@ -166,6 +170,7 @@ async def test_answers_that_are_none(tmp_path: Path, server: FakeServer, body: b
     async with Run(tmp_path, server.url) as run:
         await run.next()
         run.target.hold = None
+        run.target.tell()
         await asyncio.sleep(0.2)
         assert not run.task.done()
 
@@ -174,6 +179,7 @@ async def test_a_server_that_refuses_is_asked_again(tmp_path: Path, server: Fake
     monkeypatch.setattr(engine_info, "ASK_AGAIN_S", 0.05)
     async with Run(tmp_path, "http://127.0.0.1:1") as run:
         run.target.hold = None
+        run.target.tell()
         await run.next()
         await asyncio.sleep(0.2)
         run.source._access.base = server.url

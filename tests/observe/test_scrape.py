@@ -69,7 +69,7 @@ async def until(what: Callable[[], object]) -> None:
 
 
 async def test_it_scrapes_each_interval_but_an_absent_endpoint_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrape, "LOOK_S", 0.02)
+    monkeypatch.setattr(scrape, "REST_S", 0.02)
     present = True
 
     async def script(request: bytes, writer: asyncio.StreamWriter) -> None:
@@ -88,6 +88,7 @@ async def test_it_scrapes_each_interval_but_an_absent_endpoint_rarely(monkeypatc
         await asyncio.sleep(0.2)
         assert len(talker.requests) == asked, "not asked again yet"
         one.target.inv = "life2"
+        one.target.tell()
         await asyncio.sleep(0.2)
         assert len(talker.requests) == asked + 1, "a new life may have it"
         task.cancel()

@@ -139,9 +139,12 @@ async def test_while_systemd_cannot_be_asked_nothing_is_known() -> None:
         assert run.told == [Unit(t=0.0, inv="a1")]
         assert run.beats > 2
         assert (run.target.inv, run.target.main_pid) == ("a1", 9)
+        waiting = asyncio.create_task(run.target.change(60))
+        await run.settle()
         run.bus.now = ANEW
         await run.settle()
         assert run.told[-1].inv == run.target.inv == "b2"
+        assert waiting.done()
 
 
 async def test_a_unit_that_systemd_forgets_keeps_its_last_life() -> None:

@@ -19,7 +19,10 @@ CHEAP = ("health", "models", "ready")
 COSTLY = ("chat", "prefix")
 
 LOOK_S = 0.5
-"""So soon a new life of the unit, or another hold, is noticed, in seconds."""
+"""So soon a new life of the unit is noticed while a probe is in flight, in seconds."""
+
+REST_S = 5.0
+"""Between two signs of life while nothing is due, in seconds."""
 
 FIRST_S = {"health": 0.3, "models": 0.6, "ready": 0.9, "chat": 1.5, "prefix": 60.0}
 """After our start and after the server's, the first turn of each kind comes so many seconds later (and up to as much again)."""
@@ -118,7 +121,7 @@ class _Lane:
                 self._begin_life()
             kind = self._next_due()
             if kind is None:
-                await asyncio.sleep(LOOK_S)
+                await self._of.target.change(self._rest_s())
             elif why := self._why_not(kind):
                 self._skip(kind, why, emit)
             else:
@@ -151,9 +154,17 @@ class _Lane:
     def _next_due(self) -> str | None:
         """The kind whose turn it is, the longest overdue first."""
         now = self._of.clock.now()
-        due = {kind: pace.due(closer=self._closer(kind), hold=self._hold(kind)) for kind, pace in self._paces.items()}
+        due = self._due()
         late = [kind for kind, moment in due.items() if moment <= now]
         return min(late, key=lambda kind: due[kind]) if late else None
+
+    def _due(self) -> dict[str, float]:
+        """When each kind is due, as things are."""
+        return {kind: pace.due(closer=self._closer(kind), hold=self._hold(kind)) for kind, pace in self._paces.items()}
+
+    def _rest_s(self) -> float:
+        """How long nothing is due, if the target stays as it is."""
+        return max(0.0, min((*self._due().values(), self._of.clock.now() + REST_S)) - self._of.clock.now())
 
     def _closer(self, kind: str) -> bool:
         """A closer look is one at health: the prefix canary adds nothing to it, and costs most."""

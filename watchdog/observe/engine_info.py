@@ -5,7 +5,6 @@ http_server.py; only watermark keys are hidden there). /server_info asks the sch
 it makes a broken /health look well: so it is asked once in a life, never while the server starts, with a deadline.
 """
 
-import asyncio
 import contextlib
 import functools
 import re
@@ -35,6 +34,8 @@ ASK_CAP = 1024 * KIB
 """/server_info has 37 KB with one rank (0.5.23) and grows by some 20 KB for each data-parallel rank."""
 
 TURN_S = 2.0
+REST_S = 10.0
+"""Between two signs of life while there is nothing to find out, in seconds."""
 PATHS = ("/server_info", "/get_server_info")
 """From 0.5.6 on, and before."""
 
@@ -69,7 +70,7 @@ class EngineInfoSource:
         self._proc = proc
         self._turn_s = turn_s
         self._access = Access(target.server)
-        self.period_s = turn_s + READ_LIMIT_S + len(PATHS) * ASK_LIMIT_S
+        self.period_s = REST_S + READ_LIMIT_S + len(PATHS) * ASK_LIMIT_S
 
     async def run(self, emit: Emit, beat: Beat) -> None:
         """Observe for ever."""
@@ -77,7 +78,8 @@ class EngineInfoSource:
             beat()
             if self._target.inv is not None and self._target.active:
                 await self._one_life(self._target.inv, emit, beat)
-            await asyncio.sleep(self._turn_s)
+            else:
+                await self._target.change(REST_S)
 
     async def _one_life(self, inv: str, emit: Emit, beat: Beat) -> None:
         """From its start to its end."""
@@ -99,7 +101,7 @@ class EngineInfoSource:
                 ask_due = self._clock.now() + ASK_AGAIN_S
                 if answer is not None and self._target.inv == inv:
                     emit(msgspec.structs.replace(merged(found, answer), t=self._clock.now(), inv=inv))
-            await asyncio.sleep(self._turn_s)
+            await self._target.change(REST_S if found is not None and asked else self._turn_s)
 
     async def _read(self, worker: Worker) -> Server | None:
         main, cgroup = self._target.main_pid, self._target.cgroup

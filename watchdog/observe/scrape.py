@@ -1,6 +1,5 @@
 """The scrape source: the server's Prometheus endpoint, each interval."""
 
-import asyncio
 
 from watchdog.clock import Clock
 from watchdog.observation import Metrics
@@ -15,8 +14,8 @@ CAP = 4096 * KIB
 ABSENT_INTERVAL_S = 600.0
 """A server that runs without --enable-metrics has none in this life: asked so rarely, in seconds."""
 
-LOOK_S = 1.0
-"""So soon a new life of the unit is noticed, in seconds."""
+REST_S = 5.0
+"""Between two signs of life, in seconds."""
 
 
 class ScrapeSource:
@@ -33,7 +32,7 @@ class ScrapeSource:
     def __init__(self, target: Target, clock: Clock, absent_interval_s: float = ABSENT_INTERVAL_S) -> None:
         self.target = target
         self.clock = clock
-        self.period_s = 4 * LOOK_S + target.server.metrics.limit_s
+        self.period_s = REST_S + target.server.metrics.limit_s
         self._access = Access(target.server)
         self._absent_interval_s = absent_interval_s
 
@@ -49,7 +48,7 @@ class ScrapeSource:
             pause = self._absent_interval_s if seen.error == "absent" else interval_s
             while self.target.inv == inv and (left := begun + pause - self.clock.now()) > 0:
                 beat()
-                await asyncio.sleep(min(left, LOOK_S))
+                await self.target.change(min(left, REST_S))
 
     async def scrape(self) -> Metrics:
         """Ask once; also for evidence."""

@@ -1,5 +1,7 @@
 """What every source is, and what the daemon lets sources know of the server that they look at."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -38,6 +40,7 @@ class Target:
     """One watched server, as far as sources need to know it.
 
     The unit source writes inv, main_pid, cgroup, active, since and known; the daemon writes the others; the other sources read.
+    Who has written calls `tell`, so that who waits in `change` need not look again and again.
 
     Attributes:
         server: its configuration.
@@ -66,3 +69,15 @@ class Target:
         self.closer = False
         self.alone = True
         self.args: Mapping[str, Any] = {}
+        self._told = asyncio.Event()
+
+    def tell(self) -> None:
+        """Something was written: wake all who wait for it."""
+        self._told.set()
+        self._told = asyncio.Event()
+
+    async def change(self, limit_s: float) -> None:
+        """Wait until something is written, for at most `limit_s` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):  # wait_for loses a cancellation in Python 3.11
+                await self._told.wait()

@@ -104,6 +104,7 @@ class UnitSource:
         target.cgroup = target.server.cgroup or state.control_group or ""
         target.active = state.up
         target.known = True
+        target.tell()
         unit = Unit(
             t=self._clock.now(),
             inv=target.inv,
