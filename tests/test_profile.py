@@ -129,7 +129,7 @@ def test_a_profile_of_ones_own_is_read_anew(tmp_path: Path) -> None:
 def test_they_are_found_in_an_installed_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles" / "other.toml").write_text('title = "a"\nthinks = "never"')
-    monkeypatch.setattr(profile.importlib.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(profile, "__file__", str(tmp_path / "profile.py"))
     names.cache_clear()
     try:
         assert names() == ("other",)

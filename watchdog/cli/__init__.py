@@ -4,7 +4,6 @@ import argparse
 import importlib
 import os
 import sys
-import traceback
 
 from watchdog import __version__
 from watchdog.cli.exits import INTERNAL, INTERRUPTED, OK, USAGE, CommandError
@@ -76,6 +75,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _told(command: str, error: Exception) -> int:
     """Say what went wrong that no command expected."""
+    import traceback  # noqa: PLC0415
+
     from watchdog import config  # noqa: PLC0415
 
     if isinstance(error, config.ConfigError):

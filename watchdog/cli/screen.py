@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 import textwrap
 import unicodedata
@@ -35,6 +34,8 @@ def paint(text: str, kind: str, on: bool) -> str:
 
 def width() -> int:
     """Columns to fill: those of the terminal, 60 at least."""
+    import shutil  # noqa: PLC0415
+
     return max(60, shutil.get_terminal_size((WIDTH_ELSEWHERE, 24)).columns) if sys.stdout.isatty() else WIDTH_ELSEWHERE
 
 

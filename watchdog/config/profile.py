@@ -1,11 +1,9 @@
 """Profiles of models: what the canary has to know to ask one, and to judge its answer. They are data (config/profiles/*.toml)."""
 
 import functools
-import importlib.resources
 import re
 import tomllib
 from collections.abc import Mapping
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -127,13 +125,13 @@ def _fit(profile: Profile, args: Mapping[str, Any], model: str) -> tuple[int, st
     return sum(points for points, _ in told), max(told, default=(0, ""))[1]
 
 
-def _folder() -> Traversable:
+def _folder() -> Path:
     """In an installed package beside this module, in a checkout at its top."""
-    packed = importlib.resources.files("watchdog.config") / "profiles"
+    packed = Path(__file__).with_name("profiles")
     return packed if packed.is_dir() else Path(__file__).parents[2] / "config" / "profiles"
 
 
-def _read(file: Traversable | Path) -> Profile:
+def _read(file: Path) -> Profile:
     try:
         with file.open("rb") as opened:
             data = opened.read(MAX_BYTES + 1)

@@ -250,7 +250,7 @@ def _raised(body: str) -> Line | None:
     said = body[match.end() :].lstrip()
     text = {"error": match["error"], "message": said[:MESSAGE_LIMIT]}
     for candidate in RAISED:
-        fits = candidate.pattern.match(said)
+        fits = candidate.match(said)
         if fits is not None:
             line = line_of(candidate, fits, body, None)
             line.text.update(text)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 from watchdog.sglang.marks import Line, Mark
@@ -18,26 +19,34 @@ class Rule(NamedTuple):
 
     Attributes:
         mark: what the line means.
-        pattern: the wording; every quantifier over free text is the last thing in it or bounded, so that a match stays linear.
+        pattern: the wording, as a regular expression that is compiled when it is first needed: most never are. Every quantifier
+            over free text is the last thing in it or bounded, so that a match stays linear.
         fatal: no server survives the event.
         says: texts that the wording itself implies.
     """
 
     mark: Mark
-    pattern: re.Pattern[str]
+    pattern: str
     fatal: bool = False
     says: Mapping[str, str] = {}
 
+    def match(self, text: str) -> re.Match[str] | None:
+        """How the wording fits the beginning of `text`; None where it does not."""
+        return _compiled(self.pattern).match(text)
+
+
+_compiled = cache(re.compile)
+
 
 def rule(mark: Mark, pattern: str, *, fatal: bool = False, **says: str) -> Rule:
-    """A rule with its pattern compiled."""
-    return Rule(mark, re.compile(pattern), fatal, says)
+    """A rule, and what its wording implies."""
+    return Rule(mark, pattern, fatal, says)
 
 
 def first_match(rules: tuple[Rule, ...], body: str, rank: str | None) -> Line | None:
     """The line that the first fitting rule makes of `body`; None where none fits."""
     for candidate in rules:
-        match = candidate.pattern.match(body)
+        match = candidate.match(body)
         if match is not None:
             return line_of(candidate, match, body, rank)
     return None
