@@ -31,6 +31,11 @@ def span(seconds: float | None) -> str:
     return f"{whole // big} {name}" + (f" {rest} {below}" if rest else "")
 
 
+def lasting(seconds: float) -> str:
+    """For how long something has been so: "for 3 min 20 s", "just now"."""
+    return "just now" if seconds < 1 else f"for {span(seconds)}"
+
+
 def quoted(words: str, cap: int = 160) -> str:
     """Somebody else's words: in quotation marks, on one line, cut after `cap` characters."""
     words = " ".join(words.split())
