@@ -12,6 +12,7 @@ import pytest
 from watchdog import config, respond
 from watchdog.act.attempt import Outcome
 from watchdog.act.evidence import Bundle
+from watchdog.act.scene import Scene
 from watchdog.background import Background
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Action, Intent, Severity, Status, Verdict, Want
@@ -303,3 +304,20 @@ async def test_what_followed_is_added_to_the_bundle_and_to_the_incident(made: Ma
     (incident,) = made.watch.incidents.all
     assert (incident.reason, incident.restarts, incident.bundle, incident.ended) == ("SchedulerHung", 1, "x", None)
     assert made.on_disk().incidents == [incident]
+
+
+async def test_evidence_asked_for_with_the_decision_is_taken_for_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart asks for its evidence in the same breath: the bundle tells of the restart, not of a suspicion."""
+    scenes: list[Scene] = []
+
+    async def collect(scene: Scene, *_: Any, **__: Any) -> Bundle:
+        scenes.append(scene)
+        return Bundle(name="x")
+
+    monkeypatch.setattr(respond.evidence, "collect", collect)
+    suspicion = msgspec.structs.replace(INTENT, action=Action.DIAGNOSE)
+    made.responder.handle(0.0, suspicion)
+    made.order()
+    await made.over()
+
+    assert [s.intent for s in scenes] == [INTENT]

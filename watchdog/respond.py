@@ -51,6 +51,8 @@ class Responder:
         self._disk = Worker("state")
         self._notes = Worker("summary")
         self._writing: asyncio.Task[None] | None = None
+        self._order: tuple[float, Intent] | None = None
+        """The last decision to restart."""
         self._followed: list[str] = []
         """What happened in the present incident and is not in its bundle's summary yet."""
         self._saving = asyncio.Lock()
@@ -92,6 +94,7 @@ class Responder:
         if intent.action is Action.DIAGNOSE:
             self._diagnose(intent, t)
         elif intent.action is Action.RESTART:
+            self._order = (t, intent)
             if not acts:
                 self._report("dry", intent.reason, f"mode {watch.mode}: nothing was done")
             elif self._restart is None or self._restart.done():
@@ -109,6 +112,8 @@ class Responder:
         watch = self._watch
         watch.log.info("evidence", message=f"collecting evidence: {intent.reason}", reason=intent.reason)
         limit = watch.server.restart.evidence_limit_s
+        if self._order is not None and self._order[0] == t:
+            intent = self._order[1]  # the decision that this evidence belongs to came in the same moment
         try:
             scene = Scene(
                 server=watch.server,

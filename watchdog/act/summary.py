@@ -94,7 +94,7 @@ def _conditions(scene: Scene) -> list[str]:
     turned = [c for c in ordered if c not in wrong and c not in doubts and _turned(c, first, scene.t)]
     shown = [*wrong, *doubts, *turned[:TURNED]]
     lines = [
-        f"* {c.type} {WORDS[c.status]} for {span(scene.t - c.since)} ({c.reason}, since {scene.when(c.since)}): {c.message}"
+        f"* {c.type} {WORDS[c.status]} {_turn(scene.t - c.since)} ({c.reason}, since {scene.when(c.since)}): {c.message}"
         for c in shown
     ]
     rest = [c for c in ordered if c not in shown]
@@ -102,6 +102,10 @@ def _conditions(scene: Scene) -> list[str]:
         held = sum(c.status is Status.TRUE for c in rest)
         lines.append(f"* The others ({held} as they should be, {len(rest) - held} not known) are in conditions.json.")
     return lines
+
+
+def _turn(seconds: float) -> str:
+    return "since just now" if seconds < 1 else f"for {span(seconds)}"
 
 
 def _turned(c: Condition, first: float, t: float) -> bool:

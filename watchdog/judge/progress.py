@@ -299,7 +299,8 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             evidence=tuple(evidence),
         )
         return Verdict(type=kind, status=Status.FALSE, reason="Stalled", message=message, calls=(call,))
-    message = f"Canaries have failed for {span(lasting)}: {'; '.join(evidence)}."
+    failed = f"have failed for {span(lasting)}" if lasting >= 1 else "fail"
+    message = f"Canaries {failed}: {'; '.join(evidence)}."
     return Verdict(type=kind, status=Status.UNKNOWN, reason="CanariesFail", message=message)
 
 

@@ -12,6 +12,7 @@ from statistics import median
 import msgspec
 
 from watchdog.observation import Gpu, GpuDevice
+from watchdog.wording import span
 
 WINDOW_S = 300.0
 """So many seconds of rounds are judged."""
@@ -100,7 +101,7 @@ def throttled(samples: Sequence[Sample]) -> Throttled | None:
     others = median(free) if free else None
     if clock >= (BEHIND_OTHERS * others if others is not None else BEHIND_ITSELF):
         return None
-    return _told(slow[-1].gpu, clock, others, f"in {share:.0%} of the last {worked:.0f} s of work", _reasons(slow))
+    return _told(slow[-1].gpu, clock, others, f"in {share:.0%} of the last {span(worked)} of work", _reasons(slow))
 
 
 def judge_rounds(rounds: Sequence[Gpu]) -> Throttled | None:
