@@ -151,6 +151,24 @@ def test_history_is_never_thinned_out(bench: Bench) -> None:
     assert bench.source.dropped == 0
 
 
+def test_the_lines_of_a_container_are_whole_and_without_their_newline(bench: Bench) -> None:
+    """As conmon 2.1.12 writes them for podman 5.4: 8192 bytes a part, both streams at once, the newline left at the end."""
+    out = SERVER | {"CONTAINER_ID_FULL": b"a1922b27c42f", "CONTAINER_NAME": b"kimi", "PRIORITY": b"6"}
+    err, part = out | {"PRIORITY": b"3"}, {"CONTAINER_PARTIAL_MESSAGE": b"true"}
+    told = bench.read(
+        out | part | {"MESSAGE": b"o" * 8192},
+        err | part | {"MESSAGE": b"e" * 8192},
+        out | {"MESSAGE": b"OUT\n"},
+        out | {"MESSAGE": b"short\n"},
+        err | {"MESSAGE": b"ERR\n"},
+    )
+    assert [(each.message[:1], each.message[-4:], each.priority) for each in told] == [
+        ("o", "oOUT", 6),
+        ("s", "hort", 6),
+        ("e", "eERR", 3),
+    ]
+
+
 def test_the_parts_of_a_long_line_are_one_line(bench: Bench) -> None:
     part = SERVER | {"MESSAGE": b"x" * 49152, "_STREAM_ID": b"s", "_LINE_BREAK": b"line-max"}
     other = SERVER | {"MESSAGE": b"other", "_STREAM_ID": b"t"}

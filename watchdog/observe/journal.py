@@ -137,7 +137,7 @@ class JournalSource:
         for get in reader.entries():
             count += 1
             try:
-                message = get("MESSAGE")
+                message = get("MESSAGE").rstrip(b"\n")  # podman's journald driver (conmon 2.1) leaves it
                 at = reader.written() if late else t
                 late = t - at > LATE_S
                 if late and self._spares(message, at, t):
@@ -198,8 +198,12 @@ class JournalSource:
 
     def _join(self, log: Log, message: bytes, emit: Emit) -> None:
         """Hand out the line that this entry completes; nothing if the line goes on."""
-        stream = self._reader.field("_STREAM_ID")
-        more = self._reader.field("_LINE_BREAK") == b"line-max"
+        field = self._reader.field
+        stream, more = field("_STREAM_ID"), field("_LINE_BREAK") == b"line-max"
+        container = field("CONTAINER_ID_FULL") if stream is None else None
+        if container is not None:
+            # podman's journald driver splits lines of more than 8 KiB; it tells a container's two streams by their priority.
+            stream, more = container + (field("PRIORITY") or b""), field("CONTAINER_PARTIAL_MESSAGE") == b"true"
         whole = log if stream is None else self._long.add(log, message, stream, more)
         if whole is not None:
             emit(whole)
