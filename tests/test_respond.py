@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -267,8 +268,12 @@ async def test_a_life_that_never_proves_itself_is_told(made: Made, monkeypatch: 
     made.order()
     await made.over()
     made.clock.advance(made.watch.server.restart.recover_limit_s + 1)
+    heard: list[tuple[str, str, str]] = []
+    people = SimpleNamespace(acted=lambda _watch, *told: heard.append(told))
+    monkeypatch.setattr(made.responder, "_people", people)
     made.responder.look_at_recovery()
     assert "not verified within" in made.said[-1]
+    assert [told[:2] for told in heard] == [("SchedulerHung", "not-verified")]
     assert made.watch.saved.under_way is None
 
 

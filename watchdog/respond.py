@@ -280,6 +280,8 @@ class Responder:
         elif took_s > watch.server.restart.recover_limit_s:
             said = f"not verified within {took_s:.0f} s of the restart: {watch.sentence()}"
             watch.log.error("acted", message=said, reason=order.reason, action="restart", result="not-verified")
+            if self._people is not None:
+                self._people.acted(watch, order.reason, "not-verified", said)
         else:
             return
         watch.note(now, "acted", said, order.reason)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watchdog.act.alerts import mutes
-from watchdog.act.alerts.book import HOLD_S, MAX_CAUSES, RESTART_S, Book, Pages, Rules
+from watchdog.act.alerts.book import HOLD_S, MAX_CAUSES, RESTART_S, UNHEARD, Book, Pages, Rules
 from watchdog.act.alerts.notice import ENDED, News
 from watchdog.judge.verdict import Action, Intent, Severity
 
@@ -154,6 +154,28 @@ def test_a_restart_that_nobody_reported_back_on_does_not_mute_for_ever() -> None
     book.take("kimi", at(1000), intent("MalformedAnswers", severity=Severity.CRITICAL))
     assert say(book, 1010) == []
     assert ("MalformedAnswers", "new") in say(book, RESTART_S + 10)
+
+
+def test_a_restart_of_which_nothing_was_heard_is_not_called_well() -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), intent("SchedulerHung", Action.RESTART, Severity.CRITICAL))
+    assert say(book, 10) == [("SchedulerHung", "new")]
+    book.due(at(RESTART_S + 10))
+    draft = book.due(at(RESTART_S + 30))
+    assert draft is not None
+    assert [c.outcome for c, _ in draft.news] == [UNHEARD]
+
+
+def test_a_restart_that_failed_is_told_once_and_a_new_one_is_a_new_try() -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), intent("SchedulerHung", Action.RESTART, Severity.CRITICAL))
+    assert say(book, 10) == [("SchedulerHung", "new")]
+    assert book.acted("kimi", "SchedulerHung", at(20), "timeout", "systemd did not answer")
+    assert not book.acted("kimi", "SchedulerHung", at(21), "timeout", "systemd did not answer")
+    assert say(book, 30) == [("SchedulerHung", "changed")]
+    assert [c.failed for c in book.causes] == ["systemd did not answer"]
+    book.take("kimi", at(40), intent("SchedulerHung", Action.RESTART, Severity.CRITICAL))
+    assert [c.failed for c in book.causes] == [None]
 
 
 def test_a_veto_that_is_not_said_again_is_over() -> None:

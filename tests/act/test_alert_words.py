@@ -28,7 +28,7 @@ def item(**more: object) -> Item:
         "actions": [Action.ALERT, Action.WITHHOLD],
         "message": "Only 7 of 8 GPUs are there: one has fallen off the bus.",
         "since": AT,
-        "evidence": ["7 of 8 GPUs"],
+        "evidence": ["7 of 8 GPUs", "kernel: Xid 79", "kernel: Xid 79"],
         "advice": "Reboot or power-cycle the host.",
         "did": "The watchdog holds a restart back: it would not help.",
         "runbook": "https://runbook.example/#devicelost",
@@ -47,7 +47,7 @@ def test_a_person_at_night_finds_all_in_it() -> None:
         "CRITICAL: DeviceLost on kimi (sglang-kimi.service)\n"
         "Only 7 of 8 GPUs are there: one has fallen off the bus.\n"
         "Since: 2026-01-14 02:00:00 UTC\n"
-        "Evidence: 7 of 8 GPUs\n"
+        "Evidence: kernel: Xid 79 (2 times)\n"
         "The watchdog holds a restart back: it would not help.\n"
         "What helps: Reboot or power-cycle the host.\n"
         "More: https://runbook.example/#devicelost\n"
@@ -57,10 +57,12 @@ def test_a_person_at_night_finds_all_in_it() -> None:
 @pytest.mark.parametrize(
     ("more", "first"),
     [
-        ({"news": News.STILL}, "STILL CRITICAL kimi on gpu01: "),
+        ({"news": News.STILL, "since": AT - timedelta(hours=4)}, "STILL CRITICAL kimi on gpu01 after 4 h: "),
+        ({"news": News.OVER, "until": AT + timedelta(seconds=210)}, "OVER kimi on gpu01 after 3 min 30 s: "),
         ({"news": News.OVER, "until": AT}, "OVER kimi on gpu01: "),
-        ({"news": News.PASSED, "until": AT}, "CAME AND WENT kimi on gpu01: "),
+        ({"news": News.PASSED, "until": AT + timedelta(seconds=9)}, "CAME AND WENT kimi on gpu01 after 9 s: "),
         ({"actions": [Action.RESTART]}, "RESTART kimi on gpu01: "),
+        ({"actions": [Action.RESTART], "failed": True}, "RESTART FAILED kimi on gpu01: "),
         ({"severity": Severity.WARNING, "actions": [Action.ALERT]}, "WARNING kimi on gpu01: "),
     ],
 )
@@ -78,6 +80,8 @@ def test_the_first_word(more: dict[str, object], first: str) -> None:
         ([Action.WITHHOLD], "BudgetSpent", "act", "its restart budget is spent"),
         ([Action.ALERT, Action.PLAN_RESTART], "MemoryLeak", "act", "in a quiet hour"),
         ([Action.ALERT], "QueueFull", "act", "only tells"),
+        ([Action.ALERT], "ServerDied", "act", "leaves this restart to systemd"),
+        ([Action.RESTART], "SchedulerHung", "act", "You need not do anything now: how it ends will be told."),
     ],
 )
 def test_what_the_watchdog_does(actions: list[Action], reason: str, mode: str, said: str) -> None:
@@ -92,6 +96,35 @@ def test_what_the_watchdog_does(actions: list[Action], reason: str, mode: str, s
         open_at=AT,
     )
     assert said in wording.did(cause, "sglang-kimi.service", mode)  # type: ignore[arg-type]
+
+
+def test_a_restart_that_did_not_help_is_not_promised_again() -> None:
+    failed = Cause(
+        server="kimi",
+        reason="SchedulerHung",
+        actions=[Action.RESTART],
+        severity=Severity.CRITICAL,
+        message="",
+        since=AT,
+        renewed=AT,
+        open_at=AT,
+        failed="not verified within 3600 s",
+    )
+    assert wording.did(failed, "x", "act") == "The watchdog's restart did not help: not verified within 3600 s"
+
+
+def test_what_was_said_of_time_is_not_said_again_as_of_now() -> None:
+    crawls = {"message": "It crawls, for 10 min now.", "since": AT - timedelta(hours=4)}
+    assert "\nFirst told: It crawls, for 10 min now.\nSince: 2026-01-13 22:00:00 UTC (4 h)\n" in wording.text(
+        message(item(news=News.STILL, **crawls)), AT
+    )
+    over = wording.text(message(item(news=News.OVER, until=AT, did="verified: a new life", **crawls)), AT)
+    assert "\nIt was: It crawls, for 10 min now.\n" in over
+    assert "\nVerified: a new life.\n" in over
+
+
+def test_who_looks_for_more_is_told_where() -> None:
+    assert "More: sglang-watchdog explain --server kimi, on gpu01" in wording.text(message(item(runbook=None)), AT)
 
 
 def test_many_at_once_stay_readable() -> None:
@@ -124,7 +157,7 @@ def test_any_text_stays_on_its_line_and_rings_nobody(said: str) -> None:
     title = wording.title(message(item(message=line)))
     assert len(title) <= wording.TITLE_CAP
     assert title.isprintable() or not any(c in title for c in "\n\r\x1b\u2028\u2029")
-    assert len(wording.text(message(item(message=line)), AT).splitlines()) == 9
+    assert len(wording.text(message(item(message=line)), AT).splitlines()) == 10
     assert "@everyone" not in wording.text(message(item(message=line)), AT)
     assert "<!" not in wording.text(message(item(message=line)), AT)
 

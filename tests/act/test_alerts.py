@@ -191,7 +191,9 @@ async def test_what_came_of_a_restart(tmp_path: Path) -> None:
             await until(lambda: len(talker.requests) == 3)
         entries = [body["alerts"][0] for body in bodies(talker)]
     assert [e["news"] for e in entries] == ["new", "changed", "over"]
-    assert entries[1]["evidence"][0] == "The restart ended with timeout: systemd did not answer"
+    assert entries[0]["did"].startswith("The watchdog restarts the unit now")
+    assert entries[1]["did"] == "The watchdog's restart did not help: systemd did not answer"
+    assert bodies(talker)[1]["title"].startswith("RESTART FAILED kimi")
     assert entries[2]["did"] == "Verified: ready and answered after 41 s."
 
 

@@ -241,6 +241,7 @@ class Alerter:
             advice=cause.advice,
             did=cause.outcome or "It is over." if news in ENDED else wording.did(cause, unit, self._mode_of(cause.server)),
             runbook=f"{link}#{cause.reason.lower()}" if link else None,
+            failed=cause.failed is not None,
         )
 
     def _mode_of(self, server: str) -> config.Mode:

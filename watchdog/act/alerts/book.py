@@ -21,9 +21,12 @@ HOLD_S = 6.5 * 3600.0
 """A veto or a plan that still stands is said anew by judge/decide.py after 6 h (FORGET_S); one that is not is over."""
 RESTART_S = 3600.0
 """A restart that nobody reported back on is no longer held against other causes after so long."""
+UNHEARD = "The watchdog has not seen whether its restart helped: `sglang-watchdog status` says how the server is."
 QUIET_RESULTS = ("begun", "done", "dry")
 """Results of a restart that need no words: recovery is told when it is verified."""
 HOUR = timedelta(hours=1)
+AGAIN_S = 900.0
+"""What happens again and again is told so long after the last time at the earliest."""
 MAX_CAUSES = 500
 TEXT_CAP = 600
 EVIDENCE_CAP = 8
@@ -112,11 +115,17 @@ class Book:
                 open_at=at + timedelta(seconds=self.rules.group_wait_s),
             )
             self._causes[cause.key] = cause
+        elif cause.over is None and intent.action is Action.ALERT and Action.ALERT in cause.said_actions:
+            # It has happened once more: news, but not each time anew where it happens again and again.
+            cause.said_actions = [action for action in cause.said_actions if action is not Action.ALERT]
+            cause.open_at = max(at, (cause.said or at) + timedelta(seconds=AGAIN_S))
         elif cause.over is not None:
             # Back before its end was told: the same alert goes on.
             cause.over, cause.outcome, cause.severity = None, None, intent.severity
         if intent.action not in cause.actions:
             cause.actions.append(intent.action)
+        if intent.action is Action.RESTART:
+            cause.failed = None
         cause.severity = max(cause.severity, intent.severity, key=RANK.__getitem__)
         cause.message = redact.line(intent.message, TEXT_CAP)
         cause.advice = redact.line(intent.advice, TEXT_CAP) if intent.advice else cause.advice
@@ -146,10 +155,10 @@ class Book:
             return False
         if result == "dropped":
             return self.end(server, reason, at, redact.line(detail, TEXT_CAP))
-        told = f"The restart ended with {result}: {redact.line(detail, TEXT_CAP)}"
-        if told in cause.evidence:
+        failed = redact.line(detail, TEXT_CAP) or result
+        if failed == cause.failed:
             return False
-        cause.evidence = [told, *cause.evidence][:EVIDENCE_CAP]
+        cause.failed, cause.renewed = failed, at
         cause.said_actions = [action for action in cause.said_actions if action is not Action.RESTART]
         return True
 
@@ -245,9 +254,9 @@ class Book:
         for cause in self._causes.values():
             if cause.over is not None or Action.ALERT in cause.actions:
                 continue
-            limit = RESTART_S if _is_event(cause) else HOLD_S
+            limit, outcome = (RESTART_S, UNHEARD) if _is_event(cause) else (HOLD_S, "Nothing calls for it any more.")
             if now - cause.renewed >= timedelta(seconds=limit):
-                cause.over, cause.outcome = now, "Nothing calls for it any more."
+                cause.over, cause.outcome = now, outcome
 
 
 def _is_event(cause: Cause) -> bool:

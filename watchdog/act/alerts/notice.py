@@ -42,6 +42,7 @@ class Cause(msgspec.Struct, kw_only=True):
         muted: whether another cause muted it when it was last looked at while it stood.
         over: since when it is over; it stands here until that has been said.
         outcome: one sentence on how it ended.
+        failed: what came of our restart, where it did not help.
     """
 
     server: str
@@ -60,6 +61,7 @@ class Cause(msgspec.Struct, kw_only=True):
     muted: bool = False
     over: datetime | None = None
     outcome: str | None = None
+    failed: str | None = None
 
     @property
     def key(self) -> Key:
@@ -73,6 +75,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         did: what the watchdog does about it, or will not do: one sentence.
         until: when it was over.
+        failed: whether our restart did not help.
     """
 
     server: str
@@ -88,6 +91,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     advice: str | None = None
     did: str = ""
     runbook: str | None = None
+    failed: bool = False
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from watchdog import __version__
 from watchdog.act.alerts.notice import ENDED, Cause, Item, Message, News
 from watchdog.config import Mode
 from watchdog.judge.verdict import Action
+from watchdog.wording import span
 
 TITLE_CAP = 140
 """Characters of the first line: what the lock screen of a phone shows."""
@@ -47,14 +49,26 @@ HELD_BACK = {
     "RestartFailed": "does not order another restart: systemd has not carried out the last one.",
     "NotCured": "does not restart again: the last restart did not cure it.",
 }
+FIRST = {News.STILL: "First told: ", News.OVER: "It was: ", News.PASSED: "It was: "}
 WEIGHT = (Action.WITHHOLD, Action.RESTART, Action.PLAN_RESTART, Action.ALERT)
 
 
+LEFT = {
+    "ServerDied": "leaves this restart to systemd (Restart= of the unit).",
+}
+"""What others do about it, in place of "does not restart for it"."""
+NO_HURRY = "You need not do anything now: how it ends will be told."
+
+
 def did(cause: Cause, unit: str, mode: Mode) -> str:
-    """What the watchdog does about a cause, or will not do: one sentence."""
+    """What the watchdog does about a cause, or will not do: a sentence or two."""
     action = next(action for action in WEIGHT if action in cause.actions)
+    if action is Action.RESTART and cause.failed is not None:
+        return f"The watchdog's restart did not help: {cause.failed}"
     said = HELD_BACK.get(cause.reason) if action is Action.WITHHOLD and mode == "act" else None
-    return f"The watchdog {said or DID[action][mode].format(unit=unit)}"
+    said = LEFT.get(cause.reason) if action is Action.ALERT else said
+    whole = f"The watchdog {said or DID[action][mode].format(unit=unit)}"
+    return f"{whole} {NO_HURRY}" if action is Action.RESTART and mode == "act" else whole
 
 
 def title(message: Message) -> str:
@@ -63,7 +77,8 @@ def title(message: Message) -> str:
         return f"TEST from sglang-watchdog on {message.host}: nothing is wrong"
     first, more = message.items[0], len(message.items) - 1
     end = f" (+{more} more)" if more else ""
-    return _cut(f"{_word(first)} {first.server} on {message.host}: {first.message}", TITLE_CAP - len(end)) + end
+    lasted = f" after {span(seconds)}" if (seconds := _lasted_s(first, message.created)) else ""
+    return _cut(f"{_word(first)} {first.server} on {message.host}{lasted}: {first.message}", TITLE_CAP - len(end)) + end
 
 
 def text(message: Message, now: datetime) -> str:
@@ -75,7 +90,7 @@ def body(message: Message, now: datetime) -> str:
     """What stands below the title."""
     if message.test:
         return f"This message shows that alerts of sglang-watchdog on {message.host} arrive here. Sent {when(message.created)}.\n"
-    blocks = ["\n".join(_lines(item)) for item in message.items[:FULL_ITEMS]]
+    blocks = ["\n".join(_lines(item, message)) for item in message.items[:FULL_ITEMS]]
     rest = message.items[FULL_ITEMS:]
     if rest:
         lines = [_cut(f"* {_word(item)} {item.server}: {item.message}", TITLE_CAP) for item in rest[:LINE_ITEMS]]
@@ -119,20 +134,44 @@ def plain(line: str) -> str:
     return re.sub(r"@(?=(?:everyone|here|channel|all)\b)|<(?=[!@])", lambda found: f"{found[0]} ", line)
 
 
-def _lines(item: Item) -> list[str]:
+def _lasted_s(item: Item, now: datetime) -> float | None:
+    """For how long it has been so, or was; None where that is no news."""
+    if item.news is News.STILL:
+        return (now - item.since).total_seconds()
+    return (item.until - item.since).total_seconds() if item.until is not None else None
+
+
+def _lines(item: Item, message: Message) -> list[str]:
+    lasted = f" ({span(seconds)})" if (seconds := _lasted_s(item, message.created)) else ""
     lines = [
         plain(f"{_word(item)}: {item.reason} on {item.server} ({item.unit})"),
-        plain(item.message),
-        f"Since: {when(item.since)}" + (f", until {when(item.until)}" if item.until else ""),
+        # What it says of time was so when it was told first.
+        plain(f"{FIRST.get(item.news, '')}{item.message}"),
+        f"Since: {when(item.since)}" + (f", until {when(item.until)}" if item.until else "") + lasted,
     ]
     if item.news not in ENDED:
-        lines += [f"Evidence: {plain(each)}" for each in item.evidence]
-    lines.append(plain(item.did))
+        lines += _evidence(item)
+    lines.append(_sentence(plain(item.did)))
     if item.advice and item.news not in ENDED:
         lines.append(f"What helps: {plain(item.advice)}")
     if item.news not in ENDED:
-        lines.append(f"More: {item.runbook}" if item.runbook else "More: sglang-watchdog explain, on that host")
+        lines.append(f"More: {item.runbook or f'sglang-watchdog explain --server {item.server}, on {message.host}'}")
     return lines
+
+
+def _sentence(line: str) -> str:
+    return f"{line[:1].upper()}{line[1:].rstrip('.')}." if line else line
+
+
+def _evidence(item: Item) -> list[str]:
+    """What the message does not say itself, each once."""
+    said = plain(item.message).lower()
+    counts = Counter(plain(each) for each in item.evidence)
+    return [
+        f"Evidence: {each}" + (f" ({count} times)" if count > 1 else "")
+        for each, count in counts.items()
+        if each.rstrip(".").lower() not in said
+    ]
 
 
 def _entry(item: Item) -> dict[str, Any]:
@@ -162,7 +201,9 @@ def _word(item: Item) -> str:
             return "CAME AND WENT"
         case News.STILL:
             return f"STILL {item.severity.upper()}"
-    return "RESTART" if item.actions == [Action.RESTART] else item.severity.upper()
+    if item.actions == [Action.RESTART]:
+        return "RESTART FAILED" if item.failed else "RESTART"
+    return item.severity.upper()
 
 
 def _cut(line: str, cap: int) -> str:
