@@ -141,7 +141,6 @@ def test_garbage_is_survived(garbage: bytes) -> None:
 
 
 async def test_it_looks_at_each_start_and_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("watchdog.observe.port.TURN_S", 0.02)
     looking, target, _ = made(tmp_path)
     seen: list[Port] = []
     task = asyncio.create_task(looking.run(seen.append, lambda: None))  # type: ignore[arg-type]
@@ -149,6 +148,7 @@ async def test_it_looks_at_each_start_and_when_asked(tmp_path: Path, monkeypatch
         await asyncio.sleep(0.3)
         assert len(seen) == 1
         target.inv = "b2"
+        target.tell()
         await asyncio.sleep(0.3)
         assert [each.inv for each in seen] == ["a1", "b2"]
         looking.look_now()
@@ -156,6 +156,7 @@ async def test_it_looks_at_each_start_and_when_asked(tmp_path: Path, monkeypatch
         assert len(seen) == 3
         monkeypatch.setattr("watchdog.observe.port.STARTING_INTERVAL_S", 0.05)
         target.inv, target.hold = "c3", "starting"
+        target.tell()
         await asyncio.sleep(0.4)
         assert len(seen) >= 5
     finally:
@@ -163,9 +164,8 @@ async def test_it_looks_at_each_start_and_when_asked(tmp_path: Path, monkeypatch
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_server_that_ran_before_us_is_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_ran_before_us_is_no_stranger(tmp_path: Path) -> None:
     """Its socket belongs to another user, so only the unit's processes tell that it is its own: these are not known at first."""
-    monkeypatch.setattr("watchdog.observe.port.TURN_S", 0.02)
     looking, target, root = made(tmp_path, tcp=row(0, "0100007F:7530", "0A", uid=4321), pids="41\n")
     fill(root / "41", {"status": "Name:\tpython\nUid:\t4321\t4321\t4321\t4321\n"})
     target.inv, target.cgroup, target.active, target.known = None, "", False, False
@@ -176,6 +176,7 @@ async def test_a_server_that_ran_before_us_is_no_stranger(tmp_path: Path, monkey
         await asyncio.sleep(0.2)
         assert seen == []
         target.inv, target.cgroup, target.active, target.known = "a1", UNIT, True, True
+        target.tell()
         await asyncio.sleep(0.2)
         assert [each.in_unit for each in seen] == [None]
     finally:

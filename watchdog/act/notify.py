@@ -88,8 +88,8 @@ def _interval(usec: str, pid: str) -> float | None:
 
 def _status(text: str) -> str:
     """`text` as a STATUS= line: no line breaks, no control, format or half characters, capped."""
-    clean = "".join(
-        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text if unicodedata.category(c) not in ("Cf", "Cs")
-    )
-    line = " ".join(clean.split())
+    if not text.isprintable():
+        kinds = [(c, unicodedata.category(c)) for c in text]
+        text = "".join(" " if kind in ("Cc", "Zl", "Zp") else c for c, kind in kinds if kind not in ("Cf", "Cs"))
+    line = " ".join(text.split())
     return "STATUS=" + (line if len(line) <= STATUS_LIMIT else line[: STATUS_LIMIT - 1] + "…")

@@ -101,7 +101,8 @@ class EngineInfoSource:
                 ask_due = self._clock.now() + ASK_AGAIN_S
                 if answer is not None and self._target.inv == inv:
                     emit(msgspec.structs.replace(merged(found, answer), t=self._clock.now(), inv=inv))
-            await self._target.change(REST_S if found is not None and asked else self._turn_s)
+            done = found is not None and asked and self._target.inv == inv
+            await self._target.change(REST_S if done else self._turn_s)
 
     async def _read(self, worker: Worker) -> Server | None:
         main, cgroup = self._target.main_pid, self._target.cgroup

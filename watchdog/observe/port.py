@@ -5,7 +5,6 @@ root can see (/proc/PID/fd). Where we may not look, three facts still tell that 
 the socket was there while it had none, or it belongs to a user that the unit has no process of. Source: proc_pid_net(5).
 """
 
-import asyncio
 import contextlib
 import ipaddress
 import os
@@ -24,8 +23,8 @@ from watchdog.observe.source import Beat, Emit, Target
 from watchdog.worker import BusyError, Worker
 
 STARTING_INTERVAL_S = 30.0
-TURN_S = 2.0
-"""So soon a new life is noticed, in seconds."""
+REST_S = 10.0
+"""Between two signs of life, in seconds."""
 
 LIMIT_S = 10.0
 CAP = 16 << 20
@@ -64,12 +63,13 @@ class PortSource:
         self._proc = proc
         self._worker = Worker("port")
         self._strangers: set[int] = set()
-        self._wanted = asyncio.Event()
-        self.period_s = TURN_S + LIMIT_S
+        self._wanted = False
+        self.period_s = REST_S + LIMIT_S
 
     def look_now(self) -> None:
         """Look at once: a probe was refused."""
-        self._wanted.set()
+        self._wanted = True
+        self._target.tell()
 
     async def run(self, emit: Emit, beat: Beat) -> None:
         """Observe for ever."""
@@ -80,15 +80,14 @@ class PortSource:
             inv, now = self._target.inv, self._clock.now()
             starting = self._target.hold == "starting"
             # Before the unit was looked at, a server that has long been running would be taken for a stranger.
-            if self._target.known and (self._wanted.is_set() or inv != seen_inv or (starting and now >= due)):
-                self._wanted.clear()
+            if self._target.known and (self._wanted or inv != seen_inv or (starting and now >= due)):
+                self._wanted = False
                 seen_inv, due = inv, now + STARTING_INTERVAL_S
                 seen = await self.look()
                 if seen is not None and self._target.inv == inv:
                     emit(seen)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TURN_S):  # wait_for loses a cancellation in Python 3.11
-                    await (self._wanted.wait() if self._target.known else asyncio.sleep(TURN_S))
+            else:
+                await self._target.change(min(REST_S, due - now) if starting and due > now else REST_S)
 
     async def look(self) -> Port | None:
         """One look; None if it was given up."""
