@@ -282,9 +282,11 @@ class JournalReader:
         loop = asyncio.get_running_loop()
         changed: asyncio.Future[None] = loop.create_future()
         loop.add_reader(self._fd, _tell, changed)
+        late = loop.call_later(limit_s, _tell, changed)
         try:
-            await asyncio.wait({changed}, timeout=limit_s)
+            await changed
         finally:
+            late.cancel()
             loop.remove_reader(self._fd)
         # Without this the file descriptor stays readable, and new files are never seen (sd_journal_process(3)).
         self._raw.process()
