@@ -174,7 +174,7 @@ def test_the_deep_check_asks_before_it_loads_a_server(deep: tuple[str, str], box
     # On a terminal it shows what it would cost, and a person says no.
     asked = box.run("script", "-qec", f"{COMMAND} verify --deep {' '.join(deep)}", "/dev/null", check=False, stdin="n\n")
     assert asked.returncode == 2, asked
-    assert re.search(r"deep: at most \d+ requests, \d+ tokens and 120 s", asked.stdout), asked.stdout
+    assert re.search(r"deep: at most \d+ requests, \d+ tokens and 2 min", asked.stdout), asked.stdout
     assert "prefix cache: 2 requests" in asked.stdout and "nothing was asked of the server" in asked.stdout
     batches = box.journal(f"_SYSTEMD_UNIT={DEEP.unit}").count("Prefill batch") - before
     assert batches <= 3, "the canary and health checks of the plain check, and no more"

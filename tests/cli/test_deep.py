@@ -60,4 +60,4 @@ def test_a_person_sees_the_ceiling_and_decides(
             deep.ask(PLANS)
     said = capsys.readouterr()
     assert said.out == ""  # standard output belongs to the findings
-    assert "kimi: at most 8 requests, 4512 tokens and 120 s" in said.err and said.err.endswith("[y/N] ")
+    assert "kimi: at most 8 requests, 4512 tokens and 2 min" in said.err and said.err.endswith("[y/N] ")

@@ -29,10 +29,12 @@ class Checked:
         self.settings = config.Server(name="s", unit="s.service", base_url=f"http://127.0.0.1:{server.port}")
         self._source = random.Random(seed)
         self.done = Done()
+        self._told = 0
 
-    async def lines(self) -> Life:
+    async def lines(self, since: float = 0.0) -> Life:
+        """All lines; with a moment, those since the deep check began (the file has no finer times)."""
         life = Life()
-        for line in self.server.output.read_text(errors="replace").splitlines():
+        for line in self.server.output.read_text(errors="replace").splitlines()[self._told if since else 0 :]:
             life.see(Log(t=0.0, inv="1", message=line))
         return life
 
@@ -50,6 +52,7 @@ class Checked:
     async def run(self, limits: Limits = PLENTY, *, force: bool = False) -> tuple[Plan, Done]:
         seen = await self.seen()
         planned = plan(seen, limits)
+        self._told = len(self.server.output.read_text(errors="replace").splitlines())
         self.done = await Deep(seen, planned, BootClock(), self._source, self.lines, force=force).run()
         return planned, self.done
 

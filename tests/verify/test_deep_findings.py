@@ -9,7 +9,7 @@ from tests.verify.seens import ARGS, SERVER, life, well
 from watchdog.judge.facts.baseline import Baseline, Identity
 from watchdog.observation import Answer, Metrics, Probe, Server
 from watchdog.verify.deep import findings
-from watchdog.verify.deep.done import Counted, Done, counted
+from watchdog.verify.deep.done import Counted, Done, growth
 from watchdog.verify.deep.lookout import Lookout
 from watchdog.verify.deep.plan import CACHE, LOAD, LOAD_BACK, SPECULATION, Limits, Plan, plan
 from watchdog.verify.findings import Item, Verdict
@@ -208,7 +208,7 @@ def test_the_load_does_not_wait_for_itself() -> None:
 
 
 def test_labelled_counters_begin_at_zero() -> None:
-    found = counted({"num_requests_total": 3.0}, {"num_requests_total": 4.0, "cached_tokens_total.host": 64.0, "x": 1.0})
+    found = growth({"num_requests_total": 3.0}, {"num_requests_total": 4.0, "cached_tokens_total.host": 64.0, "x": 1.0})
     assert found.alone and found.grew == {"num_requests_total": 1.0, "cached_tokens_total.host": 64.0}
 
 

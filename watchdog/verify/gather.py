@@ -7,6 +7,7 @@ stuck server look well (SGLang 0.5.x answers 200 past a stuck detokenizer when h
 import asyncio
 import contextlib
 import functools
+import math
 import random
 from collections.abc import Coroutine
 from pathlib import Path
@@ -108,14 +109,14 @@ class Gatherer:
         seen.took_s = self._clock.now() - begun
         return seen
 
-    async def lines(self, seen: Seen) -> Life | None:
-        """The journal of the life that was seen, as it is now; None where it cannot be read."""
+    async def lines(self, seen: Seen, since: float) -> Life | None:
+        """What the life that was seen has written since a moment; None where it cannot be read."""
         target = Target(seen.server)
         if seen.unit is None or seen.life is None:
             return None
         self._aim(target, seen.unit)
         try:
-            return await self._life(target)
+            return await self._life(target, since)
         except (JournalError, OSError):
             return None
 
@@ -187,15 +188,17 @@ class Gatherer:
             except (JournalError, OSError) as e:
                 seen.no_journal = str(e)
 
-    async def _life(self, target: Target) -> Life:
-        """The beginning and the end of this life, as the daemon's own source reads them."""
+    async def _life(self, target: Target, since: float = -math.inf) -> Life:
+        """The beginning and the end of this life, as the daemon's own source reads them; what was written since a moment."""
         life = Life()
-        caught_up = False
+        caught_up, heard = False, 0
 
         def emit(x: Observation) -> None:
-            nonlocal caught_up
+            nonlocal caught_up, heard
             if isinstance(x, Log) and x.inv in (target.inv, None):
-                life.see(x)
+                heard += 1
+                if x.written >= since:
+                    life.see(x)
                 caught_up = caught_up or x.at is None
 
         task = asyncio.create_task(JournalSource(target, self._clock).run(emit, lambda: None))
@@ -203,7 +206,7 @@ class Gatherer:
         try:
             while not task.done() and quiet < QUIET_POLLS and not caught_up and self._clock.now() < end:
                 await asyncio.sleep(POLL_S)
-                quiet, before = (quiet + 1 if life.lines == before else 0), life.lines
+                quiet, before = (quiet + 1 if heard == before else 0), heard
             if task.done():
                 task.result()
         finally:

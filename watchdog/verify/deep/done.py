@@ -30,7 +30,7 @@ class Counted(msgspec.Struct, frozen=True):
         return self.grew.get("num_requests_total") == 1.0
 
 
-def counted(before: Mapping[str, float], after: Mapping[str, float]) -> Counted:
+def growth(before: Mapping[str, float], after: Mapping[str, float]) -> Counted:
     """What happened between two scrapes. A labelled counter appears with its first increment: it was zero before."""
     grew = {name: max(0.0, after[name] - before.get(name, 0.0)) for name in COUNTERS if name in after}
     return Counted(grew, {name: after[name] for name in GAUGES if name in after})

@@ -9,6 +9,7 @@ from watchdog.verify.deep.done import Counted, Done, said
 from watchdog.verify.deep.plan import CACHE, LOAD, LOAD_BACK, SPECULATION, Plan
 from watchdog.verify.findings import Item, bad, odd, ok, unknown
 from watchdog.verify.seen import Seen
+from watchdog.wording import counted, span
 
 AREA = "deep"
 HIT = 0.5
@@ -57,7 +58,7 @@ EXPECTED = {
 
 def cost(plan: Plan, done: Done) -> Item:
     """What the check itself took."""
-    shown = f"{done.requests} requests, {done.tokens} tokens, {done.took_s:.1f} s"
+    shown = f"{counted(done.requests, 'request')}, {counted(done.tokens, 'token')}, {span(done.took_s)}"
     if done.stopped is not None:
         return odd(AREA, "cost", plan.ceiling, f"{shown}; ended early: {done.stopped}", "ask again when the cause is gone")
     return ok(AREA, "cost", plan.ceiling, shown)
@@ -107,29 +108,29 @@ def long_prompt(done: Done, baseline: Baseline | None) -> list[Item]:
     return [ok(AREA, "long prompt", expected, shown)]
 
 
-def cached_tokens(answer: Answer, counted: Counted | None) -> tuple[float | None, str]:
+def cached_tokens(answer: Answer, count: Counted | None) -> tuple[float | None, str]:
     """Cached tokens of a prompt, wherever they lay, and who says so; None where nobody does."""
     if answer.cached_tokens is not None:
         return answer.cached_tokens, "usage"
     if answer.cached_device is not None or answer.cached_host is not None:
         return (answer.cached_device or 0) + (answer.cached_host or 0), "details of the answer"
-    if counted is not None and counted.alone and "cached_tokens_total" in counted.grew:
-        return counted.grew["cached_tokens_total"], "metrics"
+    if count is not None and count.alone and "cached_tokens_total" in count.grew:
+        return count.grew["cached_tokens_total"], "metrics"
     return None, ""
 
 
-def host_tokens(answer: Answer, counted: Counted | None) -> tuple[float | None, str]:
+def host_tokens(answer: Answer, count: Counted | None) -> tuple[float | None, str]:
     """Tokens of a prompt that came from the host pool, and who says so; None where nobody does."""
     if answer.cached_host is not None:
         return answer.cached_host, "details of the answer"
-    if counted is None or not counted.alone:
+    if count is None or not count.alone:
         return None, ""
-    told = {name: counted.grew[name] for name in ("cached_tokens_total.host", "load_back_tokens_total") if counted.grew.get(name)}
-    if told:
-        name = max(told, key=lambda each: told[each])
-        return told[name], name
+    # The second counts once for each rank that reports.
+    for name in ("cached_tokens_total.host", "load_back_tokens_total"):
+        if count.grew.get(name):
+            return count.grew[name], name
     # A labelled counter that is absent counts nothing; that none of the two is there only means an old version.
-    return (0.0, "metrics") if "load_back_tokens_total" in counted.grew else (None, "")
+    return (0.0, "metrics") if "load_back_tokens_total" in count.grew else (None, "")
 
 
 def load_back(done: Done) -> list[Item]:
@@ -195,7 +196,8 @@ def speculation(seen: Seen, done: Done, baseline: Baseline | None) -> list[Item]
     accepted, source = accept_length(done)
     if accepted is None:
         if done.decodes > 0 and not done.accepting:
-            shown = f"configured but not active: {done.decodes} decode lines without an accept length, over {tokens} tokens"
+            lines = counted(done.decodes, "decode line")
+            shown = f"configured but not active: {lines} without an accept length, over {tokens} tokens"
             return [bad(AREA, SPECULATION, expected, shown, cure)]
         return [unknown(AREA, SPECULATION, expected, f"no accept length was told over {tokens} tokens", TO_COUNT)]
     if accepted <= 0:
@@ -215,18 +217,18 @@ def speculation(seen: Seen, done: Done, baseline: Baseline | None) -> list[Item]
 
 def accept_length(done: Done) -> tuple[float | None, str]:
     """Tokens that a decode step yielded, and who says so; 0 where nothing is speculated, None where nobody says."""
-    counted = done.drafted_counted
-    if counted is not None:
-        calls, tokens = counted.grew.get("spec_verify_calls_total"), counted.grew.get("generation_tokens_total")
+    count = done.drafted_counted
+    if count is not None:
+        calls, tokens = count.grew.get("spec_verify_calls_total"), count.grew.get("generation_tokens_total")
         if calls and tokens:
             return tokens / calls, "metrics"
     if done.accepted is not None:
         return done.accepted, "decode lines"
-    gauge = counted.gauges.get("spec_accept_length") if counted is not None else None
-    if gauge is None or counted is None:
+    gauge = count.gauges.get("spec_accept_length") if count is not None else None
+    if gauge is None or count is None:
         return None, ""
     # The gauge is written with the decode line; where tokens were counted meanwhile, its zero is no mere beginning.
-    return (gauge, "metrics") if gauge > 0 or counted.grew.get("realtime_tokens_total.decode") else (None, "")
+    return (gauge, "metrics") if gauge > 0 or count.grew.get("realtime_tokens_total.decode") else (None, "")
 
 
 # ---- the load

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from watchdog.verify.seen import Seen
+from watchdog.wording import counted, span
 
 CACHE, SPECULATION, LOAD, LOAD_BACK = "prefix cache", "speculation", "load", "load back"
 
@@ -97,7 +98,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ceiling(self) -> str:
         """The ceiling in words."""
-        return f"at most {self.requests} requests, {self.tokens} tokens and {self.seconds:.0f} s"
+        return f"at most {counted(self.requests, 'request')}, {self.tokens} tokens and {span(self.seconds)}"
 
     def words(self) -> list[str]:
         """The plan for people, a line for each thing."""
@@ -105,7 +106,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             return [f"{self.server}: not tried: {self.refused}"]
         lines = [f"{self.server}: {self.ceiling}"]
         for step in self.steps:
-            cost = f"{step.requests} requests, {step.tokens} tokens at most"
+            cost = f"{counted(step.requests, 'request')}, {step.tokens} tokens at most"
             lines.append(f"  {step.name}: {cost if step.why_not is None else f'not tried: {step.why_not}'}")
         if self.step(LOAD_BACK) is not None:
             lines.append("  note: load back pushes what the GPU's prefix cache holds out of it; it stays in the host pool")

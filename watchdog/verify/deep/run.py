@@ -10,11 +10,12 @@ from watchdog.observe.canary import Canary
 from watchdog.observe.scrape import ScrapeSource
 from watchdog.observe.source import Target
 from watchdog.verify.deep import prompts
-from watchdog.verify.deep.done import COUNTERS, Counted, Done, counted
+from watchdog.verify.deep.done import COUNTERS, Counted, Done, growth
 from watchdog.verify.deep.lookout import NO_METRICS, Lookout
 from watchdog.verify.deep.plan import CACHE, FILL, LOAD, LOAD_BACK, ROUNDS, SPECULATION, TEMPLATE_TOKENS, Plan
 from watchdog.verify.life import Life
 from watchdog.verify.seen import Seen
+from watchdog.wording import span
 
 COUNT_S = 6.0
 """So long after a request has ended its counters may still come."""
@@ -22,7 +23,7 @@ POLL_S = 0.25
 SPARE = 1.25
 """A prompt may take so many times the tokens that one of its length took before."""
 
-Lines = Callable[[], Awaitable[Life | None]]
+Lines = Callable[[float], Awaitable[Life | None]]
 
 
 class _OverError(Exception):
@@ -35,7 +36,7 @@ class Deep:
     Args:
         seen: what `verify` has found.
         plan: what is to be done.
-        lines: reads the journal's newest lines of this life.
+        lines: reads what the server has written since a moment (of `clock`); None where it cannot be read.
         force: ask even though the server is busy, or does not tell.
     """
 
@@ -64,7 +65,7 @@ class Deep:
                 else:
                     self._done.refused = busy
         except TimeoutError:
-            self._done.stopped = f"its time of {self._plan.seconds:.0f} s was over"
+            self._done.stopped = f"its time of {span(self._plan.seconds)} was over"
         self._done.took_s = round(self._clock.now() - begun, 2)
         return self._done
 
@@ -103,14 +104,13 @@ class Deep:
         self._done.warm, self._done.warm_counted = await self._counting(self._prefix, answer)
 
     async def _speculation(self) -> None:
-        before = await self._lines()
+        begun = self._clock.now()
         prompt = prompts.short(self._source, prompts.COUNT)
         done = self._done
         done.drafted, done.drafted_counted = await self._counting(prompt, self._answer(SPECULATION), exactly=True)
-        after = await self._lines()
-        if before is not None and after is not None:
-            done.decodes, done.accepting = after.decodes - before.decodes, after.accepting - before.accepting
-            done.accepted = after.accepted if done.accepting > 0 else None
+        told = await self._lines(begun)
+        if told is not None:
+            done.decodes, done.accepting, done.accepted = told.decodes, told.accepting, told.accepted
 
     async def _load(self) -> None:
         begun = self._clock.now()
@@ -167,7 +167,7 @@ class Deep:
             now = await self._lookout.values()
             if now is None:
                 return probe, None
-            found = counted(before, now)
+            found = growth(before, now)
             await asyncio.sleep(POLL_S)
         return probe, found
 
