@@ -137,6 +137,19 @@ def test_nothing_new_is_told_of_a_server_that_a_person_has_stopped() -> None:
     assert say(book, 61) == [("ServerDied", "new")]
 
 
+def test_what_happens_once_more_is_told_again_but_not_each_time() -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), intent("ServerDied"))
+    assert say(book, 10) == [("ServerDied", "new")]
+    for second in range(120, 900, 120):
+        book.take("kimi", at(second), intent("ServerDied"))
+        assert say(book, second + 10) == []
+    assert say(book, 910) == [("ServerDied", "changed")]
+    assert say(book, 2000) == []
+    book.take("kimi", at(2001), intent("ServerDied"))
+    assert say(book, 2001) == [("ServerDied", "changed")]
+
+
 def test_a_restart_is_told_once_and_is_over_when_the_server_is_well() -> None:
     book = Book(RULES)
     book.take("kimi", at(0), intent("SchedulerHung", Action.RESTART, Severity.CRITICAL))

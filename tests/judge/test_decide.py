@@ -77,6 +77,16 @@ def test_blind_does_nothing_but_tells() -> None:
     assert actions(decided(f, HUNG, ALERT)) == ["alert"]
 
 
+def test_each_death_is_told_while_the_alert_of_an_earlier_one_stands() -> None:
+    ledger = Ledger()
+    first, second = (Call(want=Want.ALERT, reason="ServerDied", message="It died.", at=t) for t in (990.0, 1500.0))
+
+    assert actions(decided(facts(), first, ledger=ledger)) == ["alert"]
+    assert decided(facts(), first, ledger=ledger, now=1100.0) == []
+    assert actions(decided(facts(), second, ledger=ledger, now=1500.5)) == ["alert"]
+    assert decided(facts(), second, ledger=ledger, now=1505.0) == []
+
+
 def test_a_veto_turns_a_restart_into_advice_and_is_said_once() -> None:
     ledger = Ledger()
     first = decided(facts(), HUNG, VETO, ledger=ledger)

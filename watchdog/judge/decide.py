@@ -82,11 +82,12 @@ def _settle(f: Facts, ledger: Ledger, now: float) -> None:
 
 
 def _alerts(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
-    """Each alert once, on its edge; cleared when nothing calls for it any more."""
+    """Each alert once, on its edge, and each event once; cleared when nothing calls for it any more."""
     for call in calls:
         if call.want is not Want.ALERT:
             continue
-        if call.reason not in ledger.alerts:
+        called = ledger.alerts.get(call.reason)
+        if called is None or (call.at is not None and call.at > called):
             yield _intent(Action.ALERT, call)
         ledger.alerts[call.reason] = now
     for reason, last in list(ledger.alerts.items()):

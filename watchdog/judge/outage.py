@@ -112,5 +112,12 @@ def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
     message = f"The server died {ago(now - last.t)}{many}: {_said(last)}."
     severity = Severity.WARNING if now - last.t < 3600 else Severity.INFO
     return (
-        Call(want=Want.ALERT, reason="ServerDied", message=message, severity=severity, advice="The cause is in its last lines."),
+        Call(
+            want=Want.ALERT,
+            reason="ServerDied",
+            message=message,
+            severity=severity,
+            advice="The cause is in its last lines.",
+            at=last.t,
+        ),
     )

@@ -147,6 +147,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         severity: how much a person should care (alerts and vetoes).
         advice: what a person should do, or None.
         evidence: the single facts, each a short phrase.
+        at: for an alert about what happened once: when. The next such event is told again while the alert still stands.
         unmet: for a veto: it calls for a restart by itself, which it then withholds (the server is down or will be).
     """
 
@@ -156,6 +157,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = Severity.WARNING
     advice: str | None = None
     evidence: tuple[str, ...] = ()
+    at: float | None = None
     unmet: bool = False
 
 

@@ -116,9 +116,7 @@ class Book:
             )
             self._causes[cause.key] = cause
         elif cause.over is None and intent.action is Action.ALERT and Action.ALERT in cause.said_actions:
-            # It has happened once more: news, but not each time anew where it happens again and again.
-            cause.said_actions = [action for action in cause.said_actions if action is not Action.ALERT]
-            cause.open_at = max(at, (cause.said or at) + timedelta(seconds=AGAIN_S))
+            cause.again = True
         elif cause.over is not None:
             # Back before its end was told: the same alert goes on.
             cause.over, cause.outcome, cause.severity = None, None, intent.severity
@@ -202,6 +200,7 @@ class Book:
             if cause is None:
                 continue
             cause.said, cause.said_actions, cause.times = draft.at, list(copy.actions), cause.times + 1
+            cause.again = False
             if what in ENDED and cause.over is not None:
                 del self._causes[cause.key]
 
@@ -226,9 +225,14 @@ class Book:
             return News.NEW
         if set(cause.actions) - set(cause.said_actions):
             return News.CHANGED
+        if cause.again:
+            return News.CHANGED
         return None if _is_event(cause) else News.STILL
 
     def _ready(self, cause: Cause, what: News, now: datetime, early_s: float = 0.0) -> bool:
+        if what is News.CHANGED and not set(cause.actions) - set(cause.said_actions):
+            # It happened once more. Where it does so again and again, not each time is told.
+            return cause.said is not None and now - cause.said >= timedelta(seconds=AGAIN_S)
         if what is News.STILL:
             return cause.said is not None and now - cause.said >= timedelta(seconds=self.rules.repeat_s - early_s)
         if what in ENDED:

@@ -43,6 +43,7 @@ class Cause(msgspec.Struct, kw_only=True):
         over: since when it is over; it stands here until that has been said.
         outcome: one sentence on how it ended.
         failed: what came of our restart, where it did not help.
+        again: whether what people were told of has happened once more since.
     """
 
     server: str
@@ -62,6 +63,7 @@ class Cause(msgspec.Struct, kw_only=True):
     over: datetime | None = None
     outcome: str | None = None
     failed: str | None = None
+    again: bool = False
 
     @property
     def key(self) -> Key:
