@@ -28,7 +28,7 @@ STORAGE = '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraph
 CONTAINERS = '[containers]\npids_limit = 0\ndefault_ulimits = []\n[engine]\nruntime = "{runtime}"\n'
 # The image has links alone; the program comes from the host.
 IMAGE = """set -e
-mkdir -p /t/etc /t/tmp /t/run/faults /t/usr; cd /t; for d in bin sbin lib lib64; do ln -s usr/$d $d; done
+mkdir -p /t/etc /t/tmp /t/run/faults /t/usr; cd /t; for d in bin sbin lib lib64; do ln -sfn usr/$d $d; done
 tar -c . | podman import - tiny"""
 RUN = "--network host -v /usr:/usr:ro -v /run/faults:/run/faults"
 SERVER = (
@@ -196,8 +196,7 @@ def test_a_container_that_a_person_started_is_named_with_its_log_driver(host: Bo
 def test_podman_in_the_foreground_says_each_line_twice_and_setup_says_so(host: Box) -> None:
     unit = install(host, "front", 31004, "--cgroups=split --log-driver journald", "exec")
     said = host.run("sglang-watchdog", "setup", "--unit", unit, "--dry-run").stdout
-    ready = host.run("journalctl", "-u", unit, "-o", "cat", "--no-pager").stdout
-    assert ready.count("fired up and ready to roll") == 2, ready
+    wait_for(lambda: host.journal("-u", unit).count("fired up and ready to roll") == 2, LONG, "the line comes twice")
     assert f"{unit}: each of its lines comes twice" in said, said
     host.run("systemctl", "stop", unit)
 
