@@ -88,6 +88,26 @@ async def test_what_falls_is_started_anew_and_the_others_go_on(work: Work, error
         assert bad.alive(BootClock().now() + 1000) or bad.falls > 3, "what is known and told is not silence"
 
 
+async def test_the_innermost_error_is_named_and_falling_often_is_known_until_it_is_long_ago() -> None:
+    async def deep(emit: Emit, beat: Beat) -> None:
+        emit(seen())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(mistaken())
+
+    async def mistaken() -> None:
+        raise KeyError("profile")
+
+    clock = FakeClock()
+    run = Run(Made(deep), clock, lambda _: None)
+    async with at_work(run):
+        await until(lambda: run.falls >= 2)
+        assert not run.falls_often(clock.now()) or run.falls > 2
+        await until(lambda: run.falls >= 3)
+        assert run.falls_often(clock.now())
+        assert not run.falls_often(clock.now() + 601)
+        assert run.why.startswith("KeyError: 'profile' (at test_sources.py:")
+
+
 async def test_silence_is_noticed() -> None:
     clock = FakeClock()
 

@@ -312,6 +312,8 @@ class Self(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="self
     """True while systemd says that the host goes down (Manager.SystemState "stopping")."""
     may_restart: bool | None = None
     """False where the right to restart the unit is missing (polkit)."""
+    fallen: list[str] = []
+    """Sources of this server that fall again and again, each with why; an extension of version 1."""
 
 
 class Operator(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="operator"):

@@ -86,6 +86,7 @@ class Server:
             dropped=0 if self.journal is None else self.journal.dropped,
             shutting_down=bus.shutting_down,
             may_restart=self.may_restart,
+            fallen=[f"{r.source.name} ({r.why})" for r in self.runs if r.falls_often(self.watch.clock.now())],
         )
 
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import traceback
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from watchdog.clock import Clock
 from watchdog.log import get
@@ -12,6 +15,9 @@ from watchdog.observe.source import Emit, Source
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 300.0
+OFTEN = 3
+OFTEN_S = 600.0
+"""A source that fell so often within so many seconds does not see what it should, whatever it sees in between."""
 
 
 class Run:
@@ -22,12 +28,15 @@ class Run:
         beat_at: its last sign of life, on the daemon's clock.
         falls: how often it fell.
         error: why it fell last; None once it observes again.
+        why: why it fell last, also once it observes again; "" if it never did.
     """
 
     def __init__(self, source: Source, clock: Clock, emit: Emit, whose: str = "") -> None:
         self.source = source
         self.falls = 0
         self.error: str | None = None
+        self.why = ""
+        self._fell: deque[float] = deque(maxlen=OFTEN)
         self._clock = clock
         self._emit: Emit | None = emit
         self._rests = False
@@ -44,6 +53,10 @@ class Run:
         One that fell and is to be started again is alive: what is wrong is known and told, and no new daemon would know more.
         """
         return self._rests or now - self.beat_at <= 2 * self.source.period_s + 10.0
+
+    def falls_often(self, now: float) -> bool:
+        """Whether it falls again and again of late."""
+        return len(self._fell) == OFTEN and now - self._fell[0] <= OFTEN_S
 
     def silence(self) -> None:
         """Another takes its place: whatever it still says counts no more."""
@@ -64,8 +77,10 @@ class Run:
                     raise
                 self.error = "something that it waited for was cancelled"
             except Exception as e:  # noqa: BLE001  # one source must not take the others along
-                self.error = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
+                self.error = _said(e)
+            self.why = self.error
             self.falls += 1
+            self._fell.append(self._clock.now())
             steady = self._clock.now() - begun > STEADY_S
             pause = FIRST_PAUSE_S if steady or pause is None else min(pause * 2, LONGEST_PAUSE_S)
             self._log.warning(
@@ -81,6 +96,15 @@ class Run:
         self.error = None
         if self._emit is not None:
             self._emit(x)
+
+
+def _said(e: BaseException) -> str:
+    """The innermost error, with its place where it is no error of the system."""
+    while isinstance(e, BaseExceptionGroup):
+        e = e.exceptions[0]
+    what = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
+    frames = [] if isinstance(e, OSError) else traceback.extract_tb(e.__traceback__)
+    return f"{what} (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else what
 
 
 async def running(runs: list[Run], started: Callable[[], None] | None = None) -> None:

@@ -29,6 +29,15 @@ def judge(s: Senses, now: float) -> Verdict:
             advice="Add the daemon's user to group systemd-journal, and look at systemd-journald.service.",
         )
         return Verdict(type="Sighted", status=Status.FALSE, reason="JournalUnreadable", message=message, calls=(call,))
+    if s.last.fallen:
+        message = f"A source fails again and again, and what it should see is not known: {'; '.join(s.last.fallen)}."
+        call = Call(
+            want=Want.ALERT,
+            reason="SourceFails",
+            message=message,
+            advice="The watchdog or its installation is at fault: look at its own journal, and report it.",
+        )
+        return Verdict(type="Sighted", status=Status.FALSE, reason="SourceFails", message=message, calls=(call,))
     if s.deaf(now):
         message = f"Log lines of the unit were lost{f' ({s.lost})' if s.lost else ''}: the silence of the log proves nothing."
         return Verdict(type="Sighted", status=Status.FALSE, reason="LogLinesLost", message=message)

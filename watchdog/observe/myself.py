@@ -38,6 +38,7 @@ class Senses(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     shutting_down: bool | None = None
     may_restart: bool | None = None
+    fallen: list[str] = []
 
 
 class SelfSource:
