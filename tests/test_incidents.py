@@ -29,7 +29,7 @@ def test_a_hang_that_was_cured() -> None:
     assert (incident.begun, incident.ended) == (100.0, 700.0)
     assert (incident.reason, incident.cause) == ("SchedulerHung", "SchedulerHung for 61 s.")
     assert [d.text for d in incident.deeds] == ["diagnose", "evidence saved", "restart", "restart done: restarted", "verified"]
-    assert (incident.restarts, incident.bundle) == (1, "b1")
+    assert (incident.restarts, incident.bundles) == (1, ["b1"])
     assert incident.outcome == "well again after 1 restart"
     assert made.open is None and not look(made, 9999.0)
 

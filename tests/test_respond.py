@@ -294,8 +294,8 @@ async def test_a_disk_that_does_not_answer_is_told_once_and_waited_for_only_so_l
 
 
 async def test_what_followed_is_added_to_the_bundle_and_to_the_incident(made: Made) -> None:
-    folder = made.home / "incidents/x"
-    folder.mkdir(parents=True)
+    folder = made.home / "x"
+    folder.mkdir()
     (folder / "summary.md").write_text("## What followed\n\n")
 
     made.order()
@@ -307,7 +307,7 @@ async def test_what_followed_is_added_to_the_bundle_and_to_the_incident(made: Ma
     said = [line.partition(" UTC: ")[2] for line in (folder / "summary.md").read_text().splitlines()[2:]]
     assert said == ["restart (SchedulerHung): hung", "restart begun: restarting kimi.service", "restart done: restarted"]
     (incident,) = made.watch.incidents.all
-    assert (incident.reason, incident.restarts, incident.bundle, incident.ended) == ("SchedulerHung", 1, "x", None)
+    assert (incident.reason, incident.restarts, incident.bundles, incident.ended) == ("SchedulerHung", 1, ["x"], None)
     assert made.on_disk().incidents == [incident]
 
 

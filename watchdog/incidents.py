@@ -30,7 +30,7 @@ class Incident(msgspec.Struct, kw_only=True):
         action: the decision that named the cause.
         standing: reasons of critical alerts of which each must be over before the incident is.
         restarts: how many restarts were carried out.
-        bundle: the folder of its bundle.
+        bundles: the folders of its bundles, oldest first.
         changed: when something last happened in it.
         ended: when it was over; None while it lasts.
         outcome: how it ended, one phrase.
@@ -44,7 +44,7 @@ class Incident(msgspec.Struct, kw_only=True):
     standing: list[str] = []
     deeds: list[Deed] = []
     restarts: int = 0
-    bundle: str | None = None
+    bundles: list[str] = []
     ended: float | None = None
     outcome: str = ""
 
@@ -100,7 +100,7 @@ class Incidents:
             return
         lasting.changed = t
         lasting.restarts += restart
-        lasting.bundle = bundle or lasting.bundle
+        lasting.bundles += [bundle] if bundle else []
         lasting.deeds.append(Deed(t=t, text=text))
         if len(lasting.deeds) > DEEDS:
             del lasting.deeds[DEEDS // 2]  # its beginning and its end tell most

@@ -1,12 +1,12 @@
 """Carries out what was decided for one server: evidence first, then the restart, then a word about what came of it."""
 
 import asyncio
-import contextlib
 from pathlib import Path
 
 from watchdog import config
-from watchdog.act import bundles, evidence
+from watchdog.act import evidence
 from watchdog.act.attempt import Outcome
+from watchdog.act.followed import Followed
 from watchdog.act.restart import restart, see_through
 from watchdog.act.scene import Scene
 from watchdog.background import Background
@@ -26,8 +26,6 @@ EVIDENCE_OVER_S = 5.0
 """Evidence keeps to its own limit; after so many seconds more it is not waited for."""
 RECORD_S = 1800.0
 SAVE_LIMIT_S = 10.0
-FOLLOWED = 20
-"""So many lines of what followed wait for a bundle."""
 BUS_LOOK_S = 30.0
 
 
@@ -41,6 +39,7 @@ class Responder:
 
     def __init__(self, watch: Watch, bus: Bus, whole: config.Config, tasks: Background, people: People | None = None) -> None:
         self._watch = watch
+        self._home = watch.home / "incidents"
         self._people = people
         self._bus = bus
         self._whole = whole
@@ -49,12 +48,12 @@ class Responder:
         self._evidence_at: float | None = None
         self._restart: asyncio.Task[None] | None = None
         self._disk = Worker("state")
-        self._notes = Worker("summary")
         self._writing: asyncio.Task[None] | None = None
         self._order: tuple[float, Intent] | None = None
         """The last decision to restart."""
-        self._followed: list[str] = []
-        """What happened in the present incident and is not in its bundle's summary yet."""
+        self._followed = Followed(watch.clock)
+        for name in watch.incidents.open.bundles if watch.incidents.open is not None else ():
+            self._followed.saved(self._home / name, watch.clock.now())
         self._saving = asyncio.Lock()
         self.last_bundle: Path | None = None
         self.trouble: str | None = None
@@ -87,7 +86,7 @@ class Responder:
         )
         watch.note(t, event, f"{word}: {intent.message}", intent.reason)
         if watch.incidents.decided(t, intent, f"{word} ({intent.reason})", well=verified(watch)):
-            self._followed.clear()
+            self._followed.begin()
         if intent.action in (Action.RESTART, Action.WITHHOLD):
             self._follow(t, f"{word} ({intent.reason}): {intent.message}")
         watch.tally.intent(intent)
@@ -125,7 +124,7 @@ class Responder:
                 conditions=list(watch.engine.conditions.values()),
                 record=watch.recorder.lines(t - RECORD_S),
             )
-            bundle = await evidence.collect(scene, watch.home / "incidents", limit_s=limit, limits=self._whole.record)
+            bundle = await evidence.collect(scene, self._home, limit_s=limit, limits=self._whole.record)
         except Exception as e:  # noqa: BLE001  # evidence is wanted, but nothing may hang on it
             why = f"evidence could not be collected: {e!r}"
             watch.log.error("evidence", message=why, reason=intent.reason)  # noqa: TRY400
@@ -139,29 +138,21 @@ class Responder:
         kept = bundle.name if bundle.path else None
         watch.incidents.done(now, f"evidence saved: {kept}" if kept else said, bundle=kept)
         self.last_bundle = bundle.path
-        self._write_down()
+        if bundle.path is not None:
+            self._followed.saved(bundle.path, t)
+            self._write_down()
         return bundle.path
 
     def _follow(self, t: float, text: str) -> None:
-        """What followed goes into the last bundle's summary too, once it lies on disk."""
-        self._followed = [*self._followed[-FOLLOWED:], f"{self._watch.clock.wall(t):%Y-%m-%d %H:%M:%S} UTC: {text}"]
-        if self._evidence is None or self._evidence.done():
-            self._write_down()
+        """What followed goes into the summaries of the incident's bundles too."""
+        self._followed.add(t, text)
+        self._write_down()
 
     def _write_down(self) -> None:
-        """Hand what followed to the writer."""
-        watch, idle = self._watch, self._writing is None or self._writing.done()
-        name = watch.incidents.all[-1].bundle if watch.incidents.all else None
-        if name is not None and self._followed and idle:
-            path = watch.home / "incidents" / name
-            self._writing = self._tasks.create_task(self._append(path), name=f"summary of {watch.server.name}")
-
-    async def _append(self, bundle: Path) -> None:
-        """Write it; what a disk does not take stays in the journal alone."""
-        while self._followed:
-            lines, self._followed = self._followed, []
-            with contextlib.suppress(OSError, BusyError):  # TimeoutError is an OSError
-                await self._notes.call(lambda lines=lines: bundles.follow(bundle, lines), SAVE_LIMIT_S)  # type: ignore[misc]
+        if self._followed.pending and (self._writing is None or self._writing.done()):
+            self._writing = self._tasks.create_task(
+                self._followed.write(SAVE_LIMIT_S), name=f"summary of {self._watch.server.name}"
+            )
 
     # ---- restart
 

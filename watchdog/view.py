@@ -106,7 +106,7 @@ def _incident(watch: Watch, i: Incident) -> dict[str, Any]:
         "done": [{"at": _at(watch, d.t), "text": redact.line(d.text, LONGEST)} for d in i.deeds],
         "restarts": i.restarts,
         "outcome": i.outcome,
-        "bundle": i.bundle,
+        "bundles": i.bundles,
     }
 
 

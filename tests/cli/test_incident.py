@@ -138,7 +138,7 @@ INCIDENT = {
         {"t": 240.0, "text": "verified: a new life, ready after 150 s, serving, idle\x1b[2J"},
     ],
     "restarts": 1,
-    "bundle": "2026-01-14T02-00-00Z-SchedulerHung",
+    "bundles": ["2026-01-14T02-00-00Z-SchedulerHung"],
     "ended": 240.0,
     "outcome": "well again after 1 restart",
 }
@@ -155,7 +155,7 @@ def test_history_from_disk(config: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("2026-01-14T02:00:40.000Z", "kimi", "restart", "restart ordered for SchedulerHung; the life after it was verified"),
         ("2026-01-14T02:01:40.000Z", "kimi", "restart", "would have restarted for RankLost"),
     ]
-    keys = {"server", "begun_at", "ended_at", "took_s", "reason", "cause", "done", "restarts", "outcome", "bundle"}
+    keys = {"server", "begun_at", "ended_at", "took_s", "reason", "cause", "done", "restarts", "outcome", "bundles"}
     assert [set(i) for i in told["incidents"]] == [keys, keys]
     first, second = told["incidents"]
     assert (first["begun_at"], first["ended_at"], first["took_s"]) == (
@@ -163,7 +163,7 @@ def test_history_from_disk(config: Path, capsys: pytest.CaptureFixture[str]) -> 
         "2026-01-14T02:04:00.000Z",
         200.0,
     )
-    assert (second["server"], second["reason"], second["bundle"]) == ("glm", "RankLost", "2026-01-14T03-00-00Z-RankLost")
+    assert (second["server"], second["reason"], second["bundles"]) == ("glm", "RankLost", ["2026-01-14T03-00-00Z-RankLost"])
     assert run(config, "history", "--lines", "1", "--json") == 0
     assert [len(each) for each in list(json.loads(capsys.readouterr().out).values())[:2]] == [1, 1]
 

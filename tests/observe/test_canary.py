@@ -142,6 +142,7 @@ async def test_headers_and_then_nothing() -> None:
         (says(reply(500, b'{"message":"CUDA error"}')), "status", "failed in the server (500): CUDA error"),
         (says(reply(503, b'{"message":"The request queue is full."}')), "status", "saturated (503): The request queue is full."),
         (says(reply(503)), "status", "not serving (503)"),
+        (says(reply(101)), "status", "no answer to such a request (101): is it SGLang?"),
         (says(reply(307, Location="http://x/")), "status", "redirected (307): it redirects to Location http://x/"),
         (says(reply(502, b"<html>").replace(b"uvicorn", b"nginx")), "status", "(502) (answered by nginx, not by SGLang"),
     ],

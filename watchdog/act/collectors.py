@@ -20,6 +20,7 @@ from watchdog.act.command import CommandError, find, output
 from watchdog.act.scene import Scene
 from watchdog.act.stacks import stacks
 from watchdog.observation import Cgroup, Gpu, Host, Metrics, Observation, encode
+from watchdog.wording import counted
 from watchdog.worker import Worker
 
 MIB = 1 << 20
@@ -209,7 +210,9 @@ async def _python_stacks(pids: Sequence[int], limit_s: float) -> str:
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     told = [task.result() for task in tasks if task in done]
-    return "\n".join(told + ([f"Python stacks: {len(late)} processes left out, no time"] if late else []))
+    return "\n".join(
+        told + ([f"Python stacks of {counted(len(late), 'process', 'processes')} left out, no time"] if late else [])
+    )
 
 
 def _process(pid: int, name: str) -> str:
@@ -233,7 +236,7 @@ def _process(pid: int, name: str) -> str:
             stack = _file(f"{task}/stack").decode("utf-8", "replace").splitlines()
             lines += [f"    {frame}" for frame in stack[:32]]
     if len(threads) > THREADS:
-        lines.append(f"  … and {len(threads) - THREADS} threads more")
+        lines.append(f"  … and {counted(len(threads) - THREADS, 'thread')} more")
     return "\n".join(lines)
 
 

@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
             decisions += [e for e in ordered(saved, at, name) if (e["at"][:19], name) not in known]
             if name not in {view["name"] for view in servers}:
                 incidents += remembered(saved, at, name)
-        told = {i["bundle"] for i in incidents if i["server"] == name}
-        incidents += [b for b in bundles(home / name / "incidents", name) if b["bundle"] not in told]
+        told = {bundle for i in incidents if i["server"] == name for bundle in i["bundles"]}
+        incidents += [b for b in bundles(home / name / "incidents", name) if not told.intersection(b["bundles"])]
     incidents = sorted(incidents, key=lambda i: str(i["begun_at"]))[-args.lines :]
     decisions = sorted(decisions, key=lambda e: str(e["at"]))[-args.lines :]
     if args.json:
@@ -111,7 +111,7 @@ def shown(i: Told, columns: int, on: bool) -> Iterator[str]:
         *([i["cause"]] if i["cause"] else []),
         *(f"{screen.moment(d['at'])[-8:]} {d['text']}" for d in i["done"]),
         f"Cost: {cost}",
-        *([f"Bundle: {i['bundle']}"] if i["bundle"] else []),
+        *(f"Bundle: {bundle}" for bundle in i["bundles"]),
     ):
         yield from textwrap.wrap(
             screen.plain(line), columns, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
@@ -186,7 +186,7 @@ def remembered(saved: Told, at: Callable[[float], str], server: str) -> list[Tol
                     "done": [{"at": at(d["t"]), "text": str(d["text"])} for d in i.get("deeds", [])],
                     "restarts": int(i.get("restarts", 0)),
                     "outcome": str(i.get("outcome", "")),
-                    "bundle": i.get("bundle"),
+                    "bundles": [str(bundle) for bundle in i.get("bundles", [])],
                 }
             )
     except DAMAGED:
@@ -199,4 +199,4 @@ def bundles(folder: Path, server: str) -> list[Told]:
     from watchdog.cli.incident import listed  # noqa: PLC0415
 
     unknown: Told = {"ended_at": None, "took_s": None, "cause": "", "done": [], "restarts": 0, "outcome": ""}
-    return [{"server": server, "begun_at": b.at, "reason": b.reason, **unknown, "bundle": b.name} for b in listed(folder, server)]
+    return [{"server": server, "begun_at": b.at, "reason": b.reason, **unknown, "bundles": [b.name]} for b in listed(folder, server)]

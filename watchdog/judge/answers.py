@@ -132,7 +132,7 @@ def _errors(f: Facts, now: float) -> Verdict | None:
         reason="CanaryErrors",
         message=f"{message}, and no request of a user was seen to end.",
         severity=Severity.CRITICAL,
-        evidence=(f"{len(errors)} times {what}", "no request ended meanwhile"),
+        evidence=(f"{len(errors)} canaries in a row: {what}", "no request ended meanwhile"),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="CanaryErrors", message=f"{message}.", calls=(call,))
 

@@ -9,6 +9,7 @@ from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.memory import RANK_FLOOR
 from watchdog.judge.pool import DIFFERENT, Account, Finding, both
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.wording import counted
 
 TOKENS_DRIFT = 0.02
 """The KV cache may differ by so much from start to start: what other programs leave of the GPU's memory varies."""
@@ -59,7 +60,7 @@ def drift(f: Facts, known: Baseline, a: Account) -> Iterator[str]:
         yield f"host pool announced {both(said.total)}, was {both(was)}"
     target = f.memory.pool.kv(f.life.server)[0]
     if target is not None and known.kv_tokens and abs(target.tokens - known.kv_tokens) > TOKENS_DRIFT * known.kv_tokens:
-        yield f"KV cache of {target.tokens} tokens, was {known.kv_tokens}"
+        yield f"KV cache of {counted(target.tokens, 'token')}, was {known.kv_tokens}"
     if a.finding is not Finding.SEEN or known.seen is None or known.seen_as is None:
         return
     place = f.memory.at_readiness(known.seen_as)

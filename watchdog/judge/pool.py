@@ -10,6 +10,7 @@ from watchdog.judge.facts.pool import Announced
 from watchdog.sglang.hostpool import HostPool, where_visible
 from watchdog.units import format_gb as gb
 from watchdog.units import format_gib as gib
+from watchdog.wording import counted
 
 LEAST = 0.9
 """The pool counts as seen where so much of it shows."""
@@ -71,7 +72,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         a, e, p = self.announced, self.expected, self.place
         if a is not None:
             silent = "" if a.complete else f" of {a.of_ranks} (the others counted alike)"
-            who = "1 rank" if a.ranks == 1 else f"{a.ranks} ranks"
+            who = counted(a.ranks, "rank")
             parts.append(f"{both(a.total)} announced by {who}{silent}")
         if e.unit is not None and (self.wanted or e.unit):
             parts.append(f"{both(e.unit) if not parts else gb(e.unit)} expected (within {gb(e.within)})")

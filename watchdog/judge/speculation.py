@@ -3,6 +3,7 @@
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Status, Verdict, Want
+from watchdog.wording import counted
 
 WINDOW_S = 600.0
 """What holds for shorter than this is the mix of requests."""
@@ -28,7 +29,7 @@ def judge(f: Facts, now: float) -> Verdict:
     median, count, span = recent
     if span < WINDOW_S * 0.5 or usual < 1.2:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NoTraffic", message="Too few decode batches to compare.")
-    shown = f"accept length {median:.2f} (usually {usual:.2f}) over {count} batches"
+    shown = f"accept length {median:.2f} (usually {usual:.2f}) over {counted(count, 'batch', 'batches')}"
     gained, usual_gain = median - 1.0, usual - 1.0
     if gained < 0.5 * usual_gain:
         message = f"Speculation has collapsed: {shown}; each step now yields {median / usual:.0%} of the usual tokens."
@@ -53,7 +54,7 @@ def _inactive(f: Facts) -> Verdict | None:
     algorithm = f.life.arg("speculative_algorithm")
     if not algorithm or f.accepted.first or f.accepted.plain < PLAIN_LEAST:
         return None
-    seen = f"no accept length in {f.accepted.plain} decode batches"
+    seen = f"no accept length in {counted(f.accepted.plain, 'decode batch', 'decode batches')}"
     message = f"Speculation is configured ({str(algorithm)[:40]}) but not active: {seen}."
     call = Call(
         want=Want.ALERT,

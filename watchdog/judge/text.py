@@ -100,9 +100,9 @@ def grade(answer: Answer, expects: str | None = None) -> Grade:
 
 def _without_text(answer: Answer) -> Grade:
     if answer.tool_calls:
-        return Grade(Quality.GOOD, f"an answer of {answer.tool_calls} tool calls")
+        return Grade(Quality.GOOD, f"an answer of {answer.tool_calls} tool call{'' if answer.tool_calls == 1 else 's'}")
     counted = answer.completion_tokens
-    said = "no token count" if counted is None else f"{counted} tokens counted"
+    said = "no token count" if counted is None else f"{counted} token{'' if counted == 1 else 's'} counted"
     blank = "only white space" if answer.text or answer.reasoning else "neither text nor reasoning nor tool calls"
     return Grade(Quality.EMPTY, f"an answer without content ({blank}, {said}, finish_reason {answer.finish_reason})")
 

@@ -233,7 +233,7 @@ class Canary:
         elif code == 503:
             meaning = "not serving (503)"
         else:
-            meaning = f"failed in the server ({code})"
+            meaning = f"failed in the server ({code})" if code >= 500 else f"no answer to such a request ({code}): is it SGLang?"
         by = f" (answered by {self._said(got.server)}, not by SGLang itself)" if got.server and _foreign(got.server) else ""
         return f"{meaning}{by}: {said}" if said else f"{meaning}{by}"
 

@@ -5,6 +5,7 @@ from watchdog.judge.text import Quality, grade
 from watchdog.observation import Probe
 from watchdog.verify.findings import Item, bad, odd, ok, unknown
 from watchdog.verify.seen import Seen
+from watchdog.wording import counted
 
 AREA = "API"
 
@@ -75,7 +76,7 @@ def metrics(seen: Seen) -> Item:
     if scraped is None:
         return unknown(AREA, "metrics", expected, "not answered in time")
     if scraped.ok:
-        return ok(AREA, "metrics", "metrics of the engine", f"{len(scraped.values)} figures")
+        return ok(AREA, "metrics", "metrics of the engine", counted(len(scraped.values), "figure"))
     if scraped.error == "absent" and asked is not True:
         cure = "start the server with --enable-metrics: with them the watchdog sees more"
         return odd(AREA, "metrics", "metrics of the engine", "the server has none", cure)

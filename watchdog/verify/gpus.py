@@ -4,6 +4,7 @@ from watchdog.observation import Gpu, GpuDevice
 from watchdog.units import format_gib
 from watchdog.verify.findings import Item, bad, odd, ok, unknown
 from watchdog.verify.seen import Seen
+from watchdog.wording import counted
 
 AREA = "GPU"
 NO_DRIVER = "no_driver"
@@ -23,7 +24,7 @@ def check(seen: Seen) -> list[Item]:
     if gpu.error == NO_DRIVER:
         if not seen.gpus_expected:
             return []
-        return [bad(AREA, "driver", f"{seen.gpus_expected} GPUs", "no driver is loaded", "look at: nvidia-smi, dmesg")]
+        return [bad(AREA, "driver", counted(seen.gpus_expected, "GPU"), "no driver is loaded", "look at: nvidia-smi, dmesg")]
     items = [count(seen, gpu)]
     if gpu.gpus:
         items += [state(gpu), users(gpu)]

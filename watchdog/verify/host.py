@@ -7,6 +7,7 @@ turn the limit off was seen with systemd 252: it exports only what is not 0, and
 from watchdog.units import GIB, format_gib
 from watchdog.verify.findings import Item, odd, ok, unknown
 from watchdog.verify.seen import Seen
+from watchdog.wording import counted
 
 AREA = "host"
 LINES_A_SECOND = 3000.0
@@ -34,9 +35,13 @@ def rate_limit(seen: Seen) -> Item:
             return ok(AREA, "LogRateLimit", expected, "off")
         return unknown(AREA, "LogRateLimit", expected, "not read")
     if interval == 0 or burst == 0 or burst / interval >= LINES_A_SECOND:
-        return ok(AREA, "LogRateLimit", expected, "off" if 0 in (interval, burst) else f"{burst} lines in {interval:g} s")
+        return ok(
+            AREA, "LogRateLimit", expected, "off" if 0 in (interval, burst) else f"{counted(burst, 'line')} in {interval:g} s"
+        )
     whose = "the unit's" if s.rate_burst or s.rate_interval_s else "journald's own"
-    return odd(AREA, "LogRateLimit", expected, f"{burst} lines in {interval:g} s ({whose}): readiness can get lost", cure)
+    return odd(
+        AREA, "LogRateLimit", expected, f"{counted(burst, 'line')} in {interval:g} s ({whose}): readiness can get lost", cure
+    )
 
 
 def kill_mode(seen: Seen) -> Item:

@@ -6,6 +6,7 @@ from watchdog.units import format_gb, format_gib
 from watchdog.verify.findings import Item, bad, odd, ok, unknown
 from watchdog.verify.life import Life
 from watchdog.verify.seen import Seen
+from watchdog.wording import counted
 
 AREA = "journal"
 PRINTED = 0.005e9
@@ -39,26 +40,34 @@ def readiness(seen: Seen, life: Life) -> Item:
         return unknown(AREA, "readiness", expected, "the journal has no line of this life", cure)
     if life.dropped:
         cure = "raise LogRateLimitBurst= of the unit, so that no line is lost"
-        return unknown(AREA, "readiness", expected, f"not seen, but journald dropped {life.dropped} lines", cure)
+        return unknown(AREA, "readiness", expected, f"not seen, but journald dropped {counted(life.dropped, 'line')}", cure)
     chat = seen.probes.get("chat")
     if chat is not None and chat.outcome == "ok":
         return odd(
             AREA, "readiness", expected, "not seen, though it answers", "the journal may have been vacuumed since the start"
         )
-    return bad(AREA, "readiness", expected, f"not seen in {life.lines} lines", "wait for the start: `sglang-watchdog wait`")
+    return bad(
+        AREA, "readiness", expected, f"not seen in {counted(life.lines, 'line')}", "wait for the start: `sglang-watchdog wait`"
+    )
 
 
 def kv_cache(seen: Seen, life: Life) -> Item:
     """Each rank tells of its KV cache, all of the same size."""
     ranks = seen.ranks
-    expected = f"the same on {ranks} ranks" if ranks else "the same on each rank"
+    expected = f"the same on {counted(ranks, 'rank')}" if ranks else "the same on each rank"
     if not life.kv:
         return unknown(AREA, "KV cache", expected, "no rank told of it" if life.lines else "the journal has no line of this life")
     sizes = set(life.kv.values())
-    shown = f"{_kv(next(iter(life.kv.values())))} on {len(life.kv)} {'rank' if len(life.kv) == 1 else 'ranks'}"
+    shown = f"{_kv(next(iter(life.kv.values())))} on {counted(len(life.kv), 'rank')}"
     if len({kv.tokens for kv in sizes}) > 1:
         tokens = sorted(kv.tokens for kv in sizes)
-        return odd(AREA, "KV cache", expected, f"{tokens[0]} to {tokens[-1]} tokens", "something else holds memory of some GPUs")
+        return odd(
+            AREA,
+            "KV cache",
+            expected,
+            f"{tokens[0]} to {counted(tokens[-1], 'token')}",
+            "something else holds memory of some GPUs",
+        )
     if ranks is not None and len(life.kv) != ranks:
         return unknown(AREA, "KV cache", expected, shown, "the missing lines may be lost: compare with the processes")
     if life.draft and seen.args.get("speculative_algorithm"):
@@ -67,7 +76,7 @@ def kv_cache(seen: Seen, life: Life) -> Item:
 
 
 def _kv(kv: Kv) -> str:
-    return f"{kv.tokens} tokens, {format_gib(kv.size, 2)} ({format_gb(kv.size)})"
+    return f"{counted(kv.tokens, 'token')}, {format_gib(kv.size, 2)} ({format_gb(kv.size)})"
 
 
 def host_pool(seen: Seen, life: Life) -> Item:
@@ -122,7 +131,10 @@ def speculation(seen: Seen, life: Life) -> Item:
         return ok(AREA, "speculation", expected, f"accept length {accepted:.2f}")
     if life.draft:
         return ok(
-            AREA, "speculation", expected, f"the draft model is loaded on {len(life.draft)} ranks; no traffic to measure yet"
+            AREA,
+            "speculation",
+            expected,
+            f"the draft model is loaded on {counted(len(life.draft), 'rank')}; no traffic to measure yet",
         )
     return unknown(
         AREA, "speculation", expected, "no decode line and no draft model seen", "send it some requests, and ask again"
@@ -141,10 +153,10 @@ def fatal(life: Life) -> Item:
             AREA,
             "fatal lines",
             expected,
-            f"none in {life.lines} lines; {life.dropped} were dropped by journald",
+            f"none in {counted(life.lines, 'line')}; dropped by journald: {life.dropped}",
             "raise LogRateLimitBurst=",
         )
-    return ok(AREA, "fatal lines", expected, f"none in {life.lines} lines of its beginning and end")
+    return ok(AREA, "fatal lines", expected, f"none in {counted(life.lines, 'line')} of its beginning and end")
 
 
 def trouble(life: Life) -> Item:

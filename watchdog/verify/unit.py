@@ -3,6 +3,7 @@
 from watchdog.sglang import processes
 from watchdog.verify.findings import Item, bad, odd, ok, unknown
 from watchdog.verify.seen import Seen
+from watchdog.wording import counted
 
 AREA = "unit"
 
@@ -52,7 +53,9 @@ def ranks(seen: Seen) -> Item:
     """Whether each rank, the detokenizer and the main process are there."""
     procs = seen.procs
     wanted = processes.expected_ranks(seen.args) if seen.args else None
-    expected = f"{len(wanted)} schedulers and a detokenizer" if wanted else "a scheduler for each rank and a detokenizer"
+    expected = (
+        f"{counted(len(wanted), 'scheduler')} and a detokenizer" if wanted else "a scheduler for each rank and a detokenizer"
+    )
     if procs is None or (not procs.procs and seen.unit is not None and seen.unit.up):
         return unknown(AREA, "processes", expected, "they could not be read", "run this as root")
     titles = [p.name for p in procs.procs]
@@ -60,9 +63,12 @@ def ranks(seen: Seen) -> Item:
         return bad(AREA, "processes", expected, "none", f"start it: systemctl start {seen.server.unit}")
     roles = [processes.role(title) for title in titles]
     found = {processes.rank(title) for title, role in zip(titles, roles, strict=True) if role == "scheduler"}
-    shown = f"{roles.count('scheduler')} schedulers, {roles.count('detokenizer')} detokenizer, {len(titles)} processes in all"
+    engine = ", ".join(counted(roles.count(role), role) for role in ("scheduler", "detokenizer"))
+    shown = f"{engine}, {counted(len(titles), 'process', 'processes')} in all"
     if not any(titles):
-        return unknown(AREA, "processes", expected, f"{len(titles)} processes whose titles could not be read")
+        return unknown(
+            AREA, "processes", expected, f"{counted(len(titles), 'process', 'processes')} whose titles could not be read"
+        )
     if wanted is None:
         return unknown(AREA, "processes", expected, f"{shown}; how many it should have is not known")
     missing = [rank or "the scheduler" for rank in wanted if rank not in found]
@@ -89,7 +95,7 @@ def port(seen: Seen) -> Item:
         return unknown(AREA, "port", expected, "somebody listens; whether it is this unit is not to be seen", "run this as root")
     if not found.in_unit:
         return bad(AREA, "port", expected, f"{holder} of another unit listens", "end it, or give the server another port")
-    connections = "" if found.established is None else f", {found.established} connections"
+    connections = "" if found.established is None else f", {counted(found.established, 'connection')}"
     return ok(AREA, "port", expected, f"{holder} of this unit{connections}")
 
 
