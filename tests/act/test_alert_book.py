@@ -264,6 +264,23 @@ def test_keys_and_prompts_stay_out_of_the_book() -> None:
     assert b"question" not in kept
 
 
+@pytest.mark.parametrize(
+    ("cause", "explained"),
+    [
+        ("GarbageAnswers", "SpeculationCollapsed"),
+        ("KilledForMemory", "ServerDied"),
+        ("StartFailed", "SameEarlyDeath"),
+        ("OtherModelServed", "AnswerShapeChanged"),
+        ("SchedulerHung", "QueueFull"),
+    ],
+)
+def test_what_a_cause_explains_is_not_told_beside_it(cause: str, explained: str) -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), intent(cause, Action.RESTART, Severity.CRITICAL))
+    book.take("kimi", at(1), intent(explained))
+    assert say(book, 20) == [(cause, "new")]
+
+
 def test_no_two_causes_can_mute_each_other() -> None:
     """The table as a graph has no way round: whatever is muted, something that explains it is told."""
     reasons = sorted({r for mute in mutes.TABLE for r in mute.causes | (mute.muted or frozenset())})

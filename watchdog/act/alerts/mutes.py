@@ -9,7 +9,9 @@ from watchdog.act.alerts.notice import Cause
 HANGS = frozenset({"SchedulerHung", "NothingReachesUsers", "NotAdmitting", "DyingNeverEnded", "StartStuck"})
 CANARIES = frozenset({"CanaryErrors", "GarbageAnswers", "GarbageFromTheStart", "MalformedAnswers", "ProbesRefused"})
 ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"})
-WORK = frozenset({"QueueFull", "Saturated", "SpeculationCollapsed", "SpeculationTooGood", "Nan"})
+SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
+SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
+WORK = frozenset({"QueueFull", "Saturated", "Nan"}) | SPECULATION
 GPU_SIGNS = frozenset({"GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced"})
 
 LOST_DEVICES = frozenset({"DeviceFault", "DeviceLost", "DriverWedged", "DriverGone", "DriverMismatch"})
@@ -34,7 +36,10 @@ TABLE = (
         "its message names it",
     ),
     Mute(frozenset({"PortTaken", "GpuMemoryTaken", "ShmFull", "HostMemoryTooSmall"}), ENDS, "the start lacks what this names"),
+    Mute(frozenset({"KilledForMemory", "StartFailed"}), ENDS, "it names the cause of the death"),
     Mute(frozenset({"SameEarlyDeath", "DiedUnasked", "UnitFailed"}), frozenset({"ServerDied"}), "it tells of the same death"),
+    Mute(frozenset({"OtherModelServed"}), CANARIES | SHAPES, "it is another server that answers"),
+    Mute(frozenset({"GarbageAnswers", "GarbageFromTheStart"}), SPECULATION | SHAPES, "garbage has no shape and no speed"),
     Mute(HANGS | ENDS, WORK | CANARIES, "a server that does not serve has no speed and no answers"),
     Mute(frozenset({"QueueFull"}), frozenset({"Saturated"}), "a full queue is more than a long one"),
 )

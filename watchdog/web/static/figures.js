@@ -42,7 +42,7 @@ export function work(body, server) {
   );
 }
 
-const seconds = (s) => (typeof s === "number" ? `${s.toFixed(2)}\u00a0s` : "");
+const seconds = (s) => (typeof s === "number" && s >= 0.005 ? `${s.toFixed(2)}${NBSP}s` : "");
 const outcome = (probe) => (probe.outcome === "ok" ? "answered" : probe.status ? `${probe.outcome} ${probe.status}` : probe.outcome);
 
 export function memory(body, server) {
