@@ -6,7 +6,6 @@ touched: all of it lives in private namespaces and ends with the demo. The exit 
 
 import contextlib
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.box.box import SCRIPT, Box  # noqa: E402  # the box serves tests and demo alike, and lies below the root
+from watchdog.wording import gist  # noqa: E402
 
 COMMAND = ROOT / ".venv/bin/sglang-watchdog"
 PYTHON = ROOT / ".venv/bin/python"
@@ -86,7 +86,7 @@ class Story:
         self._out = out
         self._live = ""
         """The status line that changes in place, at the foot of a terminal."""
-        self._sort = ""
+        self._gist = ""
         self._lock = threading.Lock()
 
     def tell(self, who: str, text: str) -> None:
@@ -100,7 +100,7 @@ class Story:
         Where the output is no terminal, changed figures are left out.
         """
         with self._lock:
-            changed, self._sort = sort_of(text) != self._sort, sort_of(text)
+            changed, self._gist = gist(text) != self._gist, gist(text)
             if self._out.isatty():
                 end = "\n" if self._live and changed else ""
                 self._live = self._line("status", text)[: shutil.get_terminal_size().columns - 1]
@@ -113,7 +113,7 @@ class Story:
         with self._lock:
             if self._live:
                 self._print("\n")
-            self._live = self._sort = ""
+            self._live = self._gist = ""
 
     def _line(self, who: str, text: str) -> str:
         return f"{time.monotonic() - self.begun:6.1f} s {who:>9}  {text}"
@@ -144,12 +144,6 @@ class Story:
             if action in (None, e.get("SGLANG_WATCHDOG_ACTION")) and result in (None, e.get("SGLANG_WATCHDOG_RESULT")):
                 return e
         return None
-
-
-def sort_of(text: str) -> str:
-    """What a status says, without its figures and details: equal for two that a reader need not see both."""
-    head = re.split(r"[,;]", re.sub(r" ?\([^)]*\)", "", text))[0]
-    return re.sub(r"\d[\d.]*( (s|min|h|%|GB)\b)?( \d+ (s|min)\b)?", "#", head)
 
 
 def main() -> int:

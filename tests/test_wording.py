@@ -2,7 +2,7 @@
 
 import pytest
 
-from watchdog.wording import ago, counted, span
+from watchdog.wording import ago, counted, gist, lasting, quoted, span
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,31 @@ def test_one_thing_is_not_several(number: float, text: str) -> None:
 
 def test_most_words_take_an_s() -> None:
     assert [counted(1, "line"), counted(2, "line")] == ["1 line", "2 lines"]
+
+
+def test_for_how_long() -> None:
+    assert [lasting(0.4), lasting(200)] == ["just now", "for 3 min 20 s"]
+
+
+def test_the_words_of_others_are_in_quotation_marks_and_bounded() -> None:
+    assert quoted("a line\n  and more") == "“a line and more”"
+    assert quoted("x" * 20, 10) == f"“{'x' * 9}…”"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("hung for 9 s: no batch for 9 s", "hung for 1 min 9 s: no batch for 1 min 9 s; more", True),
+        ("serving, idle", "serving, 3 running, canary 0.41 s", True),
+        (
+            "in doubt: canaries have failed for 6.5 s: chat gave 500 (2 times)",
+            "in doubt: canaries have failed for 9 s: chat gave 500",
+            True,
+        ),
+        ("starting for 8 s: weights 3%", "starting for 9 s: weights 45%, about 3 s to go", True),
+        ("starting for 8 s: weights 3%", "starting for 9 s: graphs", False),
+        ("serving, idle", "hung for 9 s", False),
+    ],
+)
+def test_what_a_sentence_says_without_its_figures(one: str, other: str, alike: bool) -> None:
+    assert (gist(one) == gist(other)) is alike

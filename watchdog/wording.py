@@ -1,6 +1,7 @@
 """Numbers and lengths of time as people read them: "1 canary", "3 canaries", "3 min 20 s"."""
 
 import math
+import re
 
 SPANS = ((60, 1, "min", "s", 60), (3600, 60, "h", "min", 24), (86400, 3600, "d", "h", 10**9))
 """Seconds of the larger and of the smaller unit, their names, and how many of the larger are too many for it."""
@@ -29,6 +30,12 @@ def span(seconds: float | None) -> str:
     big, small, name, below, _ = next(unit for unit in SPANS if whole < unit[0] * unit[4])
     rest = whole % big // small
     return f"{whole // big} {name}" + (f" {rest} {below}" if rest else "")
+
+
+def gist(sentence: str) -> str:
+    """What a sentence says, without its figures and details: equal for two that a reader need not see both."""
+    head = re.split(r"[,;]", re.sub(r" ?\([^)]*\)", "", sentence))[0]
+    return re.sub(r"\d[\d.]*( (s|min|h|d|%|GB)\b)?( \d+ (s|min|h)\b)?", "#", head)
 
 
 def lasting(seconds: float) -> str:

@@ -80,6 +80,12 @@ def test_words_of_the_server_cannot_reach_the_terminal() -> None:
     assert text(shown).count("\n") == 9
 
 
+def test_a_doubt_is_neither_well_nor_bad() -> None:
+    assert panel(view(doubts=["SchedulerProgressing"]), 120, on=True).startswith("\x1b[33m")
+    assert panel(view(doubts=[]), 120, on=True).startswith("\x1b[32m")
+    assert panel({**ILL, "doubts": ["AnswersSane"]}, 120, on=True).startswith("\x1b[31m")
+
+
 def test_colours_are_around_the_text_only() -> None:
     coloured = panel(ILL, 120, on=True)
     assert "\x1b[31mkimi: hung for 41 s" in coloured

@@ -20,7 +20,8 @@ def panel(view: dict[str, Any], columns: int, on: bool) -> str:
         columns: longer lines are cut.
         on: whether to colour.
     """
-    kind = "ok" if view["well"] else "bad" if view["wrong"] else "unknown"
+    kind = "odd" if view.get("doubts") else "ok" if view["well"] else "unknown"
+    kind = "bad" if view["wrong"] else kind
     lines = [
         ("", f"{view['name']}: {view['sentence']}", kind),
         ("unit", _unit(view), ""),

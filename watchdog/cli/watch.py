@@ -12,6 +12,7 @@ from watchdog.cli.link import asked
 from watchdog.cli.options import command, config_option, json_option, server_option
 from watchdog.cli.panel import panel
 from watchdog.cli.words import limit
+from watchdog.wording import gist
 
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 OTHER_SCREEN, OWN_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -24,9 +25,9 @@ def add(commands: Any) -> None:
         commands,
         "watch",
         "how the servers are, live",
-        "Show what `status` shows, anew each second, until Ctrl-C. Where the output is no terminal, one line is printed for each "
-        "change of a server's sentence; with --json one object a line for each look. A daemon that does not "
-        "answer is waited for.\n\n"
+        "Show what `status` shows, anew each second, until Ctrl-C. Where the output is no terminal, one line is printed when a "
+        "server's sentence says something else, not for each new figure in it; with --json one object a line for each look. A "
+        "daemon that does not answer is waited for.\n\n"
         "Exit status: 0 after Ctrl-C.",
         "sglang-watchdog watch\nsglang-watchdog watch --interval 5 | tee watch.log",
     )
@@ -91,7 +92,7 @@ def _lines(args: argparse.Namespace) -> int:
         except CommandError as e:
             now = {"sglang-watchdog": str(e)}
         for name, sentence in now.items():
-            if said.get(name) != sentence:
+            if said.get(name) != gist(sentence):
                 print(f"{time.strftime('%H:%M:%S')} {screen.plain(name)}: {screen.plain(sentence)}", flush=True)
-        said = now
+        said = {name: gist(sentence) for name, sentence in now.items()}
         time.sleep(args.interval)
