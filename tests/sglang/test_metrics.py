@@ -80,6 +80,12 @@ def test_ranks_of_two_kinds_are_named_like_the_log_does() -> None:
         ('sglang:http_requests_total{endpoint="/v1/models/{model:path}",method="GET"} 2', {"http_requests_total": 2}, 0),
         ('sglang:http_requests_total{endpoint="a\\"} 9"} 2', {"http_requests_total": 2}, 0),
         ('sglang:http_requests_active{endpoint="/some/odd/path"} 2', {"http_requests_active": 2}, 0),
+        (
+            'sglang:http_responses_total{endpoint="/v1/chat/completions",method="POST",status_code="503"} 396\n'
+            'sglang:http_responses_total{endpoint="/health",method="GET",status_code="503"} 4',
+            {"http_responses_total": 400, "http_responses_total.503": 396},
+            0,
+        ),
         ("sglang:token_usage NaN", {}, 0),
         ("sglang:token_usage +Inf", {}, 0),
         ('sglang:token_usage{tp_rank="0"} NaN\nsglang:token_usage{tp_rank="1"} 0.5', {"token_usage": 0.5}, 0),

@@ -7,6 +7,9 @@ from watchdog.wording import lasting
 
 LONG_S = 480.0
 """A queue that never empties for so long is more than a burst."""
+TURNED_AWAY = 10
+TURNED_AWAY_RATE = 0.05
+"""So many users turned away, and such a part of all, are more than the edge of a burst."""
 WAIT_S = 30.0
 """A first token that takes longer is something that users notice."""
 
@@ -19,8 +22,12 @@ def judge(f: Facts, now: float) -> Verdict:
     queue = f.work.figure("num_queue_reqs", "queue")
     chats = f.probes.failures_since(-1e18, ("chat", "prefix"))
     full = f.probes.queue_full_at is not None and now - f.probes.queue_full_at < 120
-    if full:
-        message = f"The request queue is full (503; {f.load()}): the server works at its limit."
+    away, answered = f.work.turned_away.of_late(now)
+    if full or (away >= TURNED_AWAY and away >= TURNED_AWAY_RATE * answered):
+        what = "The request queue is full (503"
+        if away >= 1:
+            what = f"{away:.0f} of {answered:.0f} requests within two minutes were turned away (503"
+        message = f"{what}; {f.load()}): the server works at its limit."
         call = Call(
             want=Want.ALERT,
             reason="QueueFull",
@@ -34,7 +41,8 @@ def judge(f: Facts, now: float) -> Verdict:
     if queue is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="How many requests wait is not known yet.")
     if queue <= 0 or since is None:
-        return Verdict(type=kind, status=Status.TRUE, reason="NoQueue", message=f"No request waits: {f.load()}.")
+        message = f"No request waits: {f.load()}." if queue <= 0 else "No request waits any more."
+        return Verdict(type=kind, status=Status.TRUE, reason="NoQueue", message=message)
     waited = now - max(since, f.forgiven_at or since, f.pause.ended_at or since)
     stepping = f.work.stepped_at is not None and now - f.work.stepped_at < 120
     shown = f"{f.load()} {lasting(waited)}"

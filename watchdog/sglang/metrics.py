@@ -24,8 +24,9 @@ SPLIT = {
     "process_cpu_seconds_total": "component",
     "startup_time_seconds": "phase",
     "http_requests_active": "endpoint",
+    "http_responses_total": "status_code",
 }
-"""Metrics of which one label becomes part of the name, beside the sum."""
+"""Metrics of which one label becomes part of the name, beside the sum; those of the HTTP server only for users' endpoints."""
 
 USER_ENDPOINTS = frozenset(
     ("/generate", "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/messages", "/v1/responses", "/v1/score")
@@ -156,7 +157,7 @@ def _foreign(line: str) -> bool:
 def _add(folds: dict[str, _Fold], name: str, labels: dict[str, str], value: float) -> None:
     names = [name]
     split = labels.get(SPLIT.get(name, ""))
-    if split and (name != "http_requests_active" or split in USER_ENDPOINTS):
+    if split and (not name.startswith("http_") or labels.get("endpoint") in USER_ENDPOINTS):
         names.append(f"{name}.{split}")
     for key in names:
         if key not in folds:

@@ -2,6 +2,7 @@
 
 from collections import deque
 
+from watchdog.judge.facts.turned_away import TurnedAway
 from watchdog.observation import Metrics
 from watchdog.sglang.marks import DECODE, PREFILL, Line
 
@@ -69,6 +70,7 @@ class Work:
         self._gaps: deque[tuple[float, float]] = deque()
         self._prefill_pace: deque[float] = deque(maxlen=64)
         """Seconds that a prefilled token took, of the last prefills."""
+        self.turned_away = TurnedAway()
         self.queue_since: float | None = None
         self.running_since: float | None = None
         self.accept: deque[tuple[float, float, float]] = deque(maxlen=720)
@@ -104,6 +106,7 @@ class Work:
         """Take in a scrape: progress is what counters do, never what gauges say."""
         if not o.ok:
             return
+        self.turned_away.see(o)
         values = o.values
         moved = False
         for name in STEP_COUNTERS:

@@ -1,0 +1,51 @@
+"""A server at its limit: what waits, and who is turned away."""
+
+from watchdog.judge import saturation
+from watchdog.judge.facts import Facts
+from watchdog.judge.verdict import Status, Verdict
+from watchdog.observation import Log, Metrics, Observation, Unit
+
+INV = "a" * 32
+READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
+
+
+def scrape(t: float, good: float, away: float, queue: float = 2.0) -> Metrics:
+    values = {"http_responses_total.200": good, "num_running_reqs": 2.0, "num_queue_reqs": queue}
+    if away:
+        values["http_responses_total.503"] = away
+    return Metrics(t=t, inv=INV, ok=True, values=values)
+
+
+def judged(now: float, *seen: Observation) -> Verdict:
+    f = Facts()
+    f.see(Unit(t=0.0, inv=INV, load_state="loaded", active_state="active", sub_state="running", main_pid=7, since=0.0))
+    f.see(Log(t=1.0, inv=INV, message=READY))
+    for x in seen:
+        f.see(x)
+    return saturation.judge(f, now)
+
+
+def test_users_who_are_turned_away_are_seen_without_a_canary() -> None:
+    """Measured with 0.5.23 and --max-queued-requests 2: requests go on to end, so no canary is sent that would see the 503."""
+    v = judged(46.0, scrape(5.0, 4, 0), scrape(15.0, 5, 110), scrape(45.0, 8, 396))
+
+    assert (v.status, v.reason) == (Status.FALSE, "QueueFull")
+    assert v.message.startswith("396 of 400 requests within two minutes were turned away (503; 2 running, 2 queued)")
+
+
+def test_the_edge_of_a_burst_and_what_is_long_ago_are_no_alarm() -> None:
+    assert judged(46.0, scrape(5.0, 400, 0), scrape(45.0, 800, 12)).status is Status.TRUE
+    later = [scrape(400.0 + 10 * i, 9 + i, 396, queue=0) for i in range(3)]
+    assert judged(421.0, scrape(5.0, 4, 0), scrape(45.0, 8, 396), *later).status is Status.TRUE
+    assert judged(400.0, scrape(5.0, 4, 0), scrape(45.0, 8, 396)).status is Status.TRUE
+
+
+def test_a_new_life_counts_anew() -> None:
+    assert judged(46.0, scrape(5.0, 4, 396), scrape(45.0, 3, 0)).status is Status.TRUE
+
+
+def test_a_queue_that_a_newer_line_shows_empty_is_not_said_to_be_full_and_empty() -> None:
+    line = "[2026-01-14 02:00:46] Decode batch, #running-req: 1, #token: 9, gen throughput (token/s): 9.00, #queue-req: 0"
+    v = judged(46.0, scrape(45.0, 4, 0), Log(t=45.5, inv=INV, message=line))
+
+    assert v.message == "No request waits any more."
