@@ -263,13 +263,13 @@ class Responder:
         took_s = now - order.t
         life = watch.engine.facts.life
         if life.inv is not None and life.inv != order.inv and verified(watch):
-            ready = "" if life.ready_at is None or life.since is None else f", ready after {life.ready_at - life.since:.0f} s"
-            said = f"verified: a new life{ready}, {watch.sentence()}; {took_s:.0f} s after the restart was ordered"
+            ready = "" if life.ready_at is None or life.since is None else f", ready after {span(life.ready_at - life.since)}"
+            said = f"verified: a new life{ready}, {watch.sentence()}; {span(took_s)} after the restart was ordered"
             watch.log.info("verified", message=said, reason=order.reason, invocation=watch.target.inv)
             if self._people is not None:
                 self._people.recovered(watch, said)
         elif took_s > watch.server.restart.recover_limit_s:
-            said = f"not verified within {took_s:.0f} s of the restart: {watch.sentence()}"
+            said = f"not verified within {span(took_s)} of the restart: {watch.sentence()}"
             watch.log.error("acted", message=said, reason=order.reason, action="restart", result="not-verified")
             if self._people is not None:
                 self._people.acted(watch, order.reason, "not-verified", said)

@@ -8,6 +8,7 @@ import msgspec
 
 from watchdog.clock import Clock
 from watchdog.systemd import Bus, Subscription, SystemdError, UnitState
+from watchdog.wording import span
 
 LOOK_S = 30.0
 RETRY_S = 1.0
@@ -143,13 +144,13 @@ class Attempt:
     def _overdue(self, phase: _Phase, state: UnitState) -> Outcome:
         waited = self.clock.running() - self.began
         if phase is _Phase.START:
-            what = f"the start is not done {waited:.0f} s after the restart was ordered"
+            what = f"the start is not done {span(waited)} after the restart was ordered"
         elif phase is _Phase.STOP:
-            what = f"the restart did not begin within {waited:.0f} s: the unit is {state.active_state}, its job waits for others"
+            what = f"the restart did not begin within {span(waited)}: the unit is {state.active_state}, its job waits for others"
         elif self._kill_refused is not None:
-            what = f"the stop has not ended after {waited:.0f} s and could not be forced: {self._kill_refused}"
+            what = f"the stop has not ended after {span(waited)} and could not be forced: {self._kill_refused}"
         else:
-            what = f"the stop has not ended after {waited:.0f} s, in spite of SIGKILL: processes are stuck in the kernel"
+            what = f"the stop has not ended after {span(waited)}, in spite of SIGKILL: processes are stuck in the kernel"
         return self._outcome("timeout", what, state)
 
     def _times(self, state: UnitState | None) -> tuple[float | None, float | None]:
@@ -166,11 +167,11 @@ class Attempt:
 
     def _durations(self, state: UnitState | None) -> str:
         stop_s, start_s = self._times(state)
-        parts = ["there was nothing to stop" if stop_s is None else f"stopped in {stop_s:.1f} s"]
+        parts = ["there was nothing to stop" if stop_s is None else f"stopped in {span(stop_s)}"]
         if self._killed_after is not None:
-            parts[0] += f" (SIGKILL after {self._killed_after:.1f} s)"
+            parts[0] += f" (SIGKILL after {span(self._killed_after)})"
         if start_s is not None:
-            parts.append(f"started in {start_s:.1f} s")
+            parts.append(f"started in {span(start_s)}")
         return ", ".join(parts)
 
     def _outcome(self, result: str, message: str, state: UnitState | None, *, stand_down: bool = False) -> Outcome:

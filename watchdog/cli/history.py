@@ -102,7 +102,7 @@ def shown(i: Told, columns: int, on: bool) -> Iterator[str]:
     if i["ended_at"] is not None:
         cost = f"{i['outcome']}, {span(i['took_s'])}"
     elif i["took_s"] is None and i["done"]:
-        cost = "it lasts"
+        cost = "not over yet"
     head = f"{screen.moment(i['begun_at'])}  {i['server']}  {i['reason']}"
     kind = "ok" if i["ended_at"] is not None else "odd"
     yield ""
@@ -199,4 +199,6 @@ def bundles(folder: Path, server: str) -> list[Told]:
     from watchdog.cli.incident import listed  # noqa: PLC0415
 
     unknown: Told = {"ended_at": None, "took_s": None, "cause": "", "done": [], "restarts": 0, "outcome": ""}
-    return [{"server": server, "begun_at": b.at, "reason": b.reason, **unknown, "bundles": [b.name]} for b in listed(folder, server)]
+    return [
+        {"server": server, "begun_at": b.at, "reason": b.reason, **unknown, "bundles": [b.name]} for b in listed(folder, server)
+    ]
