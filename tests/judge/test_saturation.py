@@ -1,9 +1,10 @@
 """A server at its limit: what waits, and who is turned away."""
 
-from watchdog.judge import saturation
+from watchdog.config import Judging
+from watchdog.judge import answers, saturation
 from watchdog.judge.facts import Facts
 from watchdog.judge.verdict import Status, Verdict
-from watchdog.observation import Log, Metrics, Observation, Unit
+from watchdog.observation import Log, Metrics, Observation, Probe, Unit
 
 INV = "a" * 32
 READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
@@ -16,13 +17,17 @@ def scrape(t: float, good: float, away: float, queue: float = 2.0) -> Metrics:
     return Metrics(t=t, inv=INV, ok=True, values=values)
 
 
-def judged(now: float, *seen: Observation) -> Verdict:
+def facts(*seen: Observation) -> Facts:
     f = Facts()
     f.see(Unit(t=0.0, inv=INV, load_state="loaded", active_state="active", sub_state="running", main_pid=7, since=0.0))
     f.see(Log(t=1.0, inv=INV, message=READY))
     for x in seen:
         f.see(x)
-    return saturation.judge(f, now)
+    return f
+
+
+def judged(now: float, *seen: Observation) -> Verdict:
+    return saturation.judge(facts(*seen), now)
 
 
 def test_users_who_are_turned_away_are_seen_without_a_canary() -> None:
@@ -49,3 +54,26 @@ def test_a_queue_that_a_newer_line_shows_empty_is_not_said_to_be_full_and_empty(
     v = judged(46.0, scrape(45.0, 4, 0), Log(t=45.5, inv=INV, message=line))
 
     assert v.message == "No request waits any more."
+
+
+def test_a_full_queue_told_in_an_event_of_a_stream_is_no_failed_canary() -> None:
+    """0.5.23 answers a streamed request with 200 and an event {"error": {"message": "The request queue is full.", "code": 503}}."""
+    full = [
+        Probe(
+            t=20.0 + 20 * i,
+            inv=INV,
+            probe="chat",
+            outcome="status",
+            status=503,
+            total_s=0.2,
+            limit_s=60.0,
+            body="",
+            detail="saturated (503): The request queue is full.",
+        )
+        for i in range(12)
+    ]
+    f = facts(scrape(5.0, 4, 0), *full)
+
+    assert saturation.judge(f, 242.0).reason == "QueueFull"
+    assert f.probes.failures_since(0.0) == []
+    assert answers.judge(f, Judging(), 242.0).calls == ()

@@ -28,8 +28,12 @@ def failed(o: Probe) -> bool:
 
 
 def queue_full(o: Probe) -> bool:
-    """Whether the server said that its queue is full: it is busy, not ill (SGLang tokenizer_manager.py, 503)."""
-    return o.status == 503 and o.probe in ("chat", "prefix") and "queue is full" in (o.body or "").lower()
+    """Whether the server said that its queue is full: it is busy, not ill (SGLang tokenizer_manager.py, 503).
+
+    In answer to a streamed request it says so in an event after a 200 (0.5.23): then the words are in `detail` and not in `body`.
+    """
+    said = f"{o.body or ''} {o.detail or ''}".lower()
+    return o.status == 503 and o.probe in ("chat", "prefix") and "queue is full" in said
 
 
 def refused_us(o: Probe) -> bool:
