@@ -57,7 +57,7 @@ def test_a_queue_that_a_newer_line_shows_empty_is_not_said_to_be_full_and_empty(
 
 
 def test_a_full_queue_told_in_an_event_of_a_stream_is_no_failed_canary() -> None:
-    """0.5.23 answers a streamed request with 200 and an event {"error": {"message": "The request queue is full.", "code": 503}}."""
+    """0.5.23 answers a streamed request with 200 and then an event whose error has the code 503."""
     full = [
         Probe(
             t=20.0 + 20 * i,
