@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.box.box import PROJECT, SCRIPT, Box
+from tests.box.box import PROJECT, SCRIPT, Box, wait_for
 from tests.browser.chromium import Chromium
 from tests.web.site import LIFE, Site, gpus, make_watch, probe, serve, start
 from watchdog.observation import Answer, Operator, Unit
@@ -155,8 +155,12 @@ def test_the_policy_would_stop_what_got_in(browser: Chromium, watch: Watch) -> N
         browser.ask(
             "(() => { const i = document.createElement('img'); i.src = 'https://192.0.2.1/x.png'; document.body.append(i) })()"
         )
-        browser.wait("true")
-        assert any("Content Security Policy" in p or "ContentSecurityPolicy" in p for p in browser.problems)
+
+        def refused() -> bool:
+            browser.ask("true")  # reads what the browser has told meanwhile
+            return any("Content Security Policy" in p or "ContentSecurityPolicy" in p for p in browser.problems)
+
+        wait_for(refused, 20, "the browser says that it refused the image")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

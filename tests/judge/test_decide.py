@@ -1,5 +1,6 @@
 """From what judges ask for to what is done: each guard, alone and in its order."""
 
+import msgspec
 import pytest
 
 from watchdog.config import Restarting
@@ -7,7 +8,7 @@ from watchdog.judge.decide import decide, stand_down
 from watchdog.judge.facts import Facts
 from watchdog.judge.ledger import Ledger, Ordered
 from watchdog.judge.verdict import Action, Call, Intent, Severity, Status, Verdict, Want
-from watchdog.observation import Job, Log, Observation, Operator, Self, Unit
+from watchdog.observation import Answer, Job, Log, Observation, Operator, Probe, Self, Unit
 
 INV, NEXT = "a" * 32, "b" * 32
 POLICY = Restarting()
@@ -111,6 +112,21 @@ def test_the_budget_ends_in_a_word() -> None:
     assert actions(told) == ["withhold"]
     assert told[0].reason == "BudgetSpent"
     assert "are the limit" in told[0].message
+
+
+def test_the_life_that_a_restart_ends_does_not_prove_it() -> None:
+    ready = Log(t=1.0, inv=INV, message="[2026-01-14 02:00:00] The server is fired up and ready to roll!")
+    answer = Answer(text="Paris", finish_reason="stop", completion_tokens=2)
+    f = facts(ready, Probe(t=2.0, inv=INV, probe="chat", outcome="ok", status=200, total_s=0.5, answer=answer))
+    ledger = Ledger()
+    decided(f, HUNG, ledger=ledger)
+    decided(f, ledger=ledger, now=1005.0)
+    assert [r.proven for r in ledger.restarts] == [False]
+    f.see(unit(1010.0, inv=NEXT))
+    f.see(msgspec.structs.replace(ready, t=1100.0, inv=NEXT))
+    f.see(Probe(t=1101.0, inv=NEXT, probe="chat", outcome="ok", status=200, total_s=0.5, answer=answer))
+    decided(f, ledger=ledger, now=1102.0)
+    assert [r.proven for r in ledger.restarts] == [True]
 
 
 def test_the_back_off_waits() -> None:

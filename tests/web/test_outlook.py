@@ -9,6 +9,7 @@ from tests.web.site import LIFE, make_watch, serve, source, start
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Call, Condition, Severity, Status, Verdict, Want
 from watchdog.observation import Operator, Unit
+from watchdog.state import UnderWay
 from watchdog.watch import Watch
 from watchdog.web.outlook import outlook
 from watchdog.web.page import Page
@@ -49,6 +50,13 @@ def test_a_start_is_waited_for(tmp_path: Path) -> None:
     watch = make_watch(tmp_path)
     start(watch)
     assert told(watch)[0] == "The watchdog restarts a start only when all signs of progress stand still."
+
+
+def test_a_restart_under_way_is_followed_to_its_end(tmp_path: Path) -> None:
+    watch = make_watch(tmp_path)
+    serve(watch)
+    watch.saved.under_way = UnderWay(t=watch.clock.now(), reason="SchedulerHung", inv=LIFE, stage="job")
+    assert told(watch)[0] == "The watchdog restarts the unit for SchedulerHung; the new life has to prove itself."
 
 
 @pytest.mark.parametrize(

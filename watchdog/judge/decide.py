@@ -71,7 +71,7 @@ def _settle(f: Facts, ledger: Ledger, now: float) -> None:
     """A new life lifts what belonged to the old one; a proven one proves the restart that brought it."""
     if ledger.condemned_at is not None and f.life.inv != ledger.condemned:
         ledger.condemned, ledger.condemned_at = None, None
-    if f.life.proven and f.answers.good and ledger.restarts:
+    if f.life.proven and f.answers.good and ledger.restarts and ledger.restarts[-1].inv != f.life.inv:
         ledger.restarts[-1].proven = True
     if f.life.proven and f.life.dying_at is None:
         for reason in ("SameEarlyDeath", "PortTaken", "GpuMemoryTaken", "ShmFull"):

@@ -15,6 +15,9 @@ def outlook(watch: Watch) -> dict[str, str | None] | None:
     """`next` and `helps`, a sentence each (`helps` may be None); None while there is nothing to be done."""
     engine, now = watch.engine, watch.clock.now()
     bad = worst(engine)
+    order = watch.saved.under_way
+    if order is not None and (bad is None or order.stage == "recovery"):
+        return {"next": f"The watchdog restarts the unit for {order.reason}; the new life has to prove itself.", "helps": None}
     if bad is None and engine.facts.life.phase() is not Phase.STARTING:
         return None
     verdicts = engine.judge(now)

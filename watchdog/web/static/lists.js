@@ -46,6 +46,7 @@ export function conditions(body, server) {
 }
 
 export function failedProbes(body, server) {
+  if (!body.firstChild) body.append(el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Failed probes" }));
   const newest = [...server.failed_probes].reverse();
   const make = (p) =>
     el(
@@ -58,7 +59,7 @@ export function failedProbes(body, server) {
         el("pre", { tabindex: 0, "aria-label": "Transcript" }, transcript(p)),
       ),
     );
-  list(body, newest, (p) => JSON.stringify([p.at, p.probe, p.outcome]), make, "No probe has failed since the watchdog started.");
+  list(body.firstChild, newest, (p) => JSON.stringify([p.at, p.probe, p.outcome]), make, "No probe has failed since the watchdog started.");
 }
 
 function transcript(p) {
