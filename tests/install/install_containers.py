@@ -200,6 +200,13 @@ def test_podman_in_the_foreground_says_each_line_twice_and_setup_says_so(host: B
     assert f"{unit}: each of its lines comes twice" in said, said
     host.run("systemctl", "stop", unit)
 
+    unit = install(host, "once", 31006, "--cgroups=split --log-driver=passthrough", "exec")
+    wait_for(lambda: "fired up and ready to roll" in host.journal("-u", unit), LONG, "the line comes")
+    said = host.run("sglang-watchdog", "setup", "--unit", unit, "--dry-run").stdout
+    assert "sglang-once.service: taken from its process" in said and "comes twice" not in said
+    assert host.journal("-u", unit).count("fired up and ready to roll") == 1
+    host.run("systemctl", "stop", unit)
+
 
 def test_docker_in_a_slice_of_its_own_is_found_and_watched(host: Box) -> None:
     host.write("/etc/docker/daemon.json", json.dumps(DOCKERD))

@@ -54,17 +54,29 @@ def main(argv: list[str]) -> int:
     """Answer; 0 also for a refusal, which is no fault of ours."""
     with socket.socket(fileno=os.dup(0)) as peer:
         peer.settimeout(SOCKET_LIMIT_S)
-        answer = Answer(peer)
         try:
-            check_peer(peer)
-            unit = requested(peer)
-            tell(server_of(unit, Path(argv[0])), answer)
-        except RefusedError as e:
-            sys.stderr.write(f"refused: {e}\n")
-            answer.say(f"refused: {e}")
+            answer_one(peer, Path(argv[0]))
         except OSError as e:
             sys.stderr.write(f"the answer could not be given: {e}\n")
     return 0
+
+
+def answer_one(peer: socket.socket, configuration: Path) -> None:
+    """Read the request, and answer it or say why not.
+
+    Raises:
+        OSError: the one who asked is gone.
+    """
+    answer = Answer(peer)
+    try:
+        unit = requested(peer)  # first: a socket that is closed unread breaks off the answer
+        check_peer(peer)
+        server = server_of(unit, configuration)
+    except RefusedError as e:
+        sys.stderr.write(f"refused: {e}\n")
+        answer.say(f"refused: {e}")
+    else:
+        tell(server, answer)
 
 
 def check_peer(peer: socket.socket) -> None:
