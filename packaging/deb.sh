@@ -52,7 +52,7 @@ find "$SITE" -type f -exec chmod 644 {} +
 DOC=$ROOT/usr/share/doc/sglang-watchdog
 install -d "$ROOT/usr/bin" "$ROOT/usr/share/man/man1" "$ROOT/usr/share/lintian/overrides" "$DOC/examples"
 ln -s ../lib/sglang-watchdog/bin/sglang-watchdog "$ROOT/usr/bin/sglang-watchdog"
-install -Dm644 -t "$ROOT/usr/lib/systemd/system" units/sglang-watchdog.service units/sglang-watchdog-stacks.socket units/sglang-watchdog-stacks@.service
+install -Dm644 -t "$ROOT/usr/lib/systemd/system" units/sglang-watchdog.service units/sglang-watchdog-stacks{.socket,@.service}
 install -Dm644 units/sglang-watchdog.sysusers "$ROOT/usr/lib/sysusers.d/sglang-watchdog.conf"
 install -Dm644 packaging/completions/sglang-watchdog.bash "$ROOT/usr/share/bash-completion/completions/sglang-watchdog"
 install -m644 config/*.toml units/server.conf units/sglang-watchdog.rules packaging/prometheus/*.rules.yml packaging/grafana/*.json "$DOC/examples"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# build_deb.sh SUITE: builds the package for a Debian suite in a fresh root of it, as dist/SUITE/*.deb. For the release that this runs on
-# `make deb` does, without a root. Needs root, debootstrap, and the network for Debian's packages and pip.
+# build_deb.sh SUITE: builds the package for a Debian suite in a fresh root of it, as dist/SUITE/*.deb. For the release that this
+# runs on `make deb` does, without a root. Needs root, debootstrap, and the network for Debian's packages and pip.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 suite=${1:?a suite}; root=$PWD/.cache/roots/build-$suite

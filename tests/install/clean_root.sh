@@ -1,6 +1,7 @@
 #!/bin/bash
-# clean_root.sh SUITE DIR [PACKAGE...]: a fresh root of a Debian suite (bookworm, trixie) with systemd, D-Bus, polkit and these packages,
-# and nothing of this project. Needs root, debootstrap and a Debian mirror (MIRROR=…, else debootstrap's own choice); does nothing where the root is there already. Takes some minutes.
+# clean_root.sh SUITE DIR [PACKAGE...]: a fresh root of a Debian suite (bookworm, trixie) with systemd, D-Bus, polkit and these
+# packages, and nothing of this project. Needs root, debootstrap and a Debian mirror (MIRROR=…, else debootstrap's own choice); does
+# nothing where the root is there already. Takes some minutes.
 set -euo pipefail
 suite=${1:?a suite}; dir=${2:?a folder}; shift 2
 [ ! -e "$dir/made" ] || exit 0

@@ -1,6 +1,6 @@
 #!/bin/bash
-# run.sh deb|containers [SUITE]: builds the package for a Debian suite (default: the one that this runs on), makes a fresh root of it, and
-# runs the tests there. Needs root, the network, and .venv.
+# run.sh deb|containers [SUITE]: builds the package for a Debian suite (default: the one that this runs on), makes a fresh root of
+# it, and runs the tests there. Needs root, the network, and .venv.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 what=${1:?deb or containers}

@@ -160,9 +160,8 @@ def _undo(args: argparse.Namespace, manifest: "Manifest") -> int:
 
     if not manifest.entries:
         raise CommandError("setup has written nothing here that could be taken back", CANNOT)
-    print(
-        "will stop and disable sglang-watchdog.service and its stacks helper, and restore or remove what is still as setup wrote it:"
-    )
+    print("will stop and disable sglang-watchdog.service and its stacks helper,")
+    print("and restore or remove what is still as setup wrote it:")
     for path in manifest.entries:
         print(f"  {path}")
     print("will leave /var/lib/sglang-watchdog (records and state) and the user sglang-watchdog", flush=True)
