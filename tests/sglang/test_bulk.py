@@ -2,13 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.sglang.bulk import Bulk, bulk_of
+from watchdog.sglang import bulk
+from watchdog.sglang.bulk import Bulk, bulk_of, is_bulk
 from watchdog.sglang.loglines import classify
 from watchdog.sglang.marks import Mark
 
 
 @pytest.mark.parametrize(
-    ("line", "bulk"),
+    ("line", "sort"),
     [
         ("[2026-01-14 02:00:00 TP0] Decode batch, #running-req: 3, #token: 9", Bulk(False, b"Decode", b" TP0")),
         ("[2026-01-14 02:00:00 DP1 TP3] Prefill batch. #new-seq: 1, #new-token: 9", Bulk(False, b"Prefill", b" DP1 TP3")),
@@ -21,14 +22,27 @@ from watchdog.sglang.marks import Mark
         ("", None),
     ],
 )
-def test_which_lines_come_in_bulk(line: str, bulk: Bulk | None) -> None:
-    assert bulk_of(line.encode()) == bulk
-    if bulk is not None:
+def test_which_lines_come_in_bulk(line: str, sort: Bulk | None) -> None:
+    assert bulk_of(line.encode()) == sort
+    assert is_bulk(line.encode()) is (sort is not None)
+    if sort is not None:
         meaning = classify(line)
         assert meaning is not None
-        assert meaning.mark is (Mark.ACCESS if bulk.access else Mark(bulk.name.decode().lower()))
+        assert meaning.mark is (Mark.ACCESS if sort.access else Mark(sort.name.decode().lower()))
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_will_do(line: bytes) -> None:
     bulk_of(line)
+
+
+def test_known_forms_are_bounded_and_change_no_answer() -> None:
+    for i in range(2 * bulk.MAX_FORMS):
+        path = "".join("abcdefghij"[int(digit)] for digit in str(i))
+        for _ in range(2):
+            assert is_bulk(f'INFO:     127.0.0.1:4 - "GET /{path} HTTP/1.1" 200 OK'.encode())
+            assert not is_bulk(f'WARN:     127.0.0.1:4 - "GET /{path} HTTP/1.1" 200 OK'.encode())
+        assert len(bulk._forms) <= bulk.MAX_FORMS
+    known = set(bulk._forms)
+    assert is_bulk(b'INFO:     127.0.0.1:4 - "GET /' + b"x" * bulk.MAX_LENGTH)
+    assert bulk._forms == known

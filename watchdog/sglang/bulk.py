@@ -1,12 +1,24 @@
-"""The lines of which a busy server prints very many, told apart from the others cheaply: in a tenth of `classify`'s time."""
+"""The lines of which a busy server prints very many, told apart from the others cheaply."""
 
 import re
 from typing import NamedTuple
 
 _BULK = re.compile(
     rb"(?:\x1b\[[\d;]*m)*(?:\[[^\]]{19}(?P<ranks>[^\]]{0,60})\] )?"
-    rb'(?:(?P<batch>Decode|Prefill) batch|INFO: +[^"\s]{0,80} ?- "[A-Z]{1,10} \S{1,2000} HTTP/[\d.]{1,4}" (?P<status>\d{3}))'
+    rb'(?:(?P<batch>Decode|Prefill) batch|INFO: +[^"\s]{0,80} ?- "[A-Z]{1,10} )'
 )
+_STATUS = re.compile(rb'\S{1,2000} HTTP/[\d.]{1,4}" (\d{3})')
+
+ZEROS = bytes.maketrans(b"123456789", b"000000000")
+"""Lines that are the same after this translation are of one form: the same words, and values at the same places."""
+
+MAX_FORMS = 500
+"""So many forms are known at most: of batch lines there are some hundred, of access lines as many as clients have paths."""
+
+MAX_LENGTH = 1000
+"""The forms of longer lines are not kept."""
+
+_forms: set[bytes] = set()
 
 
 class Bulk(NamedTuple):
@@ -23,12 +35,26 @@ class Bulk(NamedTuple):
     ranks: bytes
 
 
+def is_bulk(message: bytes) -> bool:
+    """Whether a line comes in bulk."""
+    form = message.translate(ZEROS)
+    if form in _forms:
+        return True
+    if _BULK.match(message) is None:
+        return False
+    if len(form) <= MAX_LENGTH:
+        if len(_forms) >= MAX_FORMS:
+            _forms.clear()
+        _forms.add(form)
+    return True
+
+
 def bulk_of(message: bytes) -> Bulk | None:
     """The sort of a line that comes in bulk; None for any other line, of which each one may matter."""
     match = _BULK.match(message)
     if match is None:
         return None
-    status = match["status"]
-    if status is not None:
-        return Bulk(True, status, b"")
-    return Bulk(False, match["batch"], match["ranks"] or b"")
+    if match["batch"] is not None:
+        return Bulk(False, match["batch"], match["ranks"] or b"")
+    status = _STATUS.match(message, match.end())
+    return None if status is None else Bulk(True, status[1], b"")

@@ -7,9 +7,10 @@ SGLang's lines: a line's gravity follows from its wording alone. The word "error
 import re
 from functools import lru_cache
 
+from watchdog.sglang import loglines_bulk
 from watchdog.sglang.loglines_startup import KV_CACHE, STARTUP, TOKENS_TOTAL
 from watchdog.sglang.loglines_trouble import BARE, LOGGED, RAISED
-from watchdog.sglang.logrules import MESSAGE_LIMIT, Rule, first_match, line_of, read_number
+from watchdog.sglang.logrules import MESSAGE_LIMIT, Rule, first_match, line_of
 from watchdog.sglang.marks import Line, Mark
 
 __all__ = ["Line", "Mark", "classify"]
@@ -17,10 +18,6 @@ __all__ = ["Line", "Mark", "classify"]
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _RANKS = re.compile(r"(?:\.\d{3})?(?P<ranks>(?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*)")
 _LEVEL = re.compile(r"(?:INFO|WARNING|ERROR|CRITICAL|DEBUG): +")
-_ACCESS = re.compile(
-    r'INFO: +(?:(?P<peer>\S{1,60}):(?P<port>\d{1,5}))? ?- "'
-    r'(?P<method>[A-Z]{1,10}) (?P<path>[^\s?]*)(?:\?\S*)? HTTP/[\d.]{1,4}" (?P<status>\d{3})'
-)
 _RAISED = re.compile(r"(?P<error>(?:[a-zA-Z_]\w*\.)*[A-Z]\w*)(?P<args>\(.{0,200}?\))?(?::|$)")
 _ERROR_TYPE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Timeout|Empty|Full)$")
 _HEARTBEAT = re.compile(r"tic start time: (\d\d):(\d\d):(\d\d)\. last_heartbeat time: (\d\d):(\d\d):(\d\d)")
@@ -37,32 +34,6 @@ _BARS: dict[str, Mark] = {
 }
 _RULES: dict[str, tuple[Rule, ...]] = {word: (*LOGGED.get(word, ()), *STARTUP.get(word, ())) for word in {**LOGGED, **STARTUP}}
 
-# Names of a batch line's values. Hybrid models print one usage for each kind of pool: the full-attention pool counts.
-_BATCH_NAMES = {
-    "#running-req": "running",
-    "#queue-req": "queue",
-    "#new-seq": "new_seq",
-    "#new-token": "new_token",
-    "#cached-token": "cached_token",
-    "#pending-token": "pending_token",
-    "#token": "tokens",
-    "#full token": "tokens",
-    "token usage": "token_usage",
-    "full token usage": "token_usage",
-    "swa token usage": "swa_token_usage",
-    "mamba usage": "mamba_usage",
-    "accept len": "accept_len",
-    "accept rate": "accept_rate",
-    "gen throughput (token/s)": "gen_throughput",
-    "input throughput (token/s)": "input_throughput",
-    "#retracted-req": "retracted",
-    "#prealloc-req": "prealloc",
-    "#bootstrap-req": "bootstrap",
-    "#unbootstrapped-req": "bootstrap",
-    "#inflight-req": "inflight",
-    "#transfer-req": "transfer",
-}
-
 
 def classify(message: str) -> Line | None:
     """What one log line means; None where it means nothing to a watchdog.
@@ -73,7 +44,7 @@ def classify(message: str) -> Line | None:
     Fields by mark (bytes are bytes, times seconds, ratios 0…1; a value that the line does not print is not there):
         prefill, decode: running, queue, new_seq, new_token, cached_token, tokens, token_usage, gen_throughput, input_throughput,
             accept_len, accept_rate, pending_token.
-        access: status, port; text peer, method, path (without the query).
+        access: status; text method, path (without the query).
         weights-progress, graphs-progress: done, total, ratio, per_item_s, elapsed_s, eta_s.
         weights-begin, -end, graphs-begin, -end, memory-pool: elapsed_s, mem_usage_bytes, avail_bytes; text type, what.
         kv-cache: tokens, kv_bytes, or k_bytes and v_bytes, as printed (to 0.01 GiB); text dtype, label.
@@ -90,14 +61,17 @@ def classify(message: str) -> Line | None:
     """
     if "\x1b" in message:
         message = _ANSI.sub("", message)
+    line = loglines_bulk.read_known(message)
+    if line is not None:
+        return line
     if message[:1] == "[" and message[5:6] == "-":
         end = message.find("]", 20, 120)
         if end == 20:
-            return _logged(message[22:], None)
+            return _logged(message, 22, None)
         if end > 0:
             known, rank = _rank(message[20:end])
             if known:
-                return _logged(message[end + 2 :], rank)
+                return _logged(message, end + 2, rank)
     return _bare(message)
 
 
@@ -110,17 +84,18 @@ def _rank(text: str) -> tuple[bool, str | None]:
     return True, match["ranks"].strip() or None
 
 
-def _logged(body: str, rank: str | None) -> Line | None:
-    """A line that one of SGLang's loggers, or uvicorn's, printed."""
-    if body.startswith("Decode batch"):
-        return _batch(Mark.DECODE, body, rank)
-    if body.startswith("Prefill batch"):
-        return _batch(Mark.PREFILL, body, rank)
-    level = body[:5] == "INFO:"
+def _logged(message: str, start: int, rank: str | None) -> Line | None:
+    """A line that one of SGLang's loggers, or uvicorn's, printed; its own text begins at `start`."""
+    for start_of_batch, mark in _BATCHES:
+        if message.startswith(start_of_batch, start):
+            line = loglines_bulk.read_batch(mark, message, start, rank)
+            return first_match(_RULES["Decode"], message[start:], rank) if line is None else line
+    level = message.startswith("INFO:", start)
     if level:
-        access = _ACCESS.match(body)
-        if access is not None:
-            return _access(access, body)
+        line = loglines_bulk.read_access(message, start)
+        if line is not None:
+            return line
+    body = message[start:]
     if level or body[:6] in _LEVEL_STARTS:
         prefix = _LEVEL.match(body)
         body = body if prefix is None else body[prefix.end() :]
@@ -142,33 +117,8 @@ def _logged(body: str, rank: str | None) -> Line | None:
     return None
 
 
+_BATCHES = (("Decode batch", Mark.DECODE), ("Prefill batch", Mark.PREFILL))
 _LEVEL_STARTS = frozenset(("WARNIN", "ERROR:", "CRITIC", "DEBUG:"))
-
-
-def _batch(mark: Mark, body: str, rank: str | None) -> Line | None:
-    start = body.find("#", 0, 40)
-    if start < 0:
-        return first_match(_RULES["Decode"], body, rank)
-    fields: dict[str, float] = {}
-    for pair in body[start:].split(", ", 40):
-        key, _, value = pair.partition(": ")
-        name = _BATCH_NAMES.get(key)
-        if name is not None:
-            try:
-                fields[name] = float(value)
-            except ValueError:
-                read_number(fields, name, value.rstrip(" ,"))
-    return Line(mark=mark, rank=rank, fields=fields, message=body[:MESSAGE_LIMIT])
-
-
-def _access(match: re.Match[str], body: str) -> Line:
-    peer, port, method, path, status = match.groups()
-    fields = {"status": float(status)}
-    text = {"method": method, "path": path[:MESSAGE_LIMIT]}
-    if peer is not None:
-        fields["port"] = float(port)
-        text["peer"] = peer
-    return Line(mark=Mark.ACCESS, fields=fields, text=text, message=body[:MESSAGE_LIMIT])
 
 
 def _complete(line: Line, body: str) -> Line:
@@ -194,7 +144,7 @@ def _bare(body: str) -> Line | None:
     if bar is not None:
         return _progress(bar, body)
     if word in ("INFO:", "ERROR:"):
-        return _logged(body, None)
+        return _logged(body, 0, None)
     first = body[:1]
     if first == " ":
         return first_match(BARE, body, None) if body.startswith("  what(): ") else None

@@ -74,7 +74,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         mark: the meaning.
         rank: "TP0", "DP1 TP1" … as the line's prefix has it; None for the main process, the detokenizer and TP1 schedulers.
         fields: numbers of the line under canonical names (see `loglines.classify`).
-        text: words of the line under canonical names: "error", "path", "peer", "model" ….
+        text: words of the line under canonical names: "error", "path", "method", "model" ….
         fatal: True where no server survives the event that the line tells.
         message: the line's text without prefix and colours, at most 500 characters.
     """
