@@ -210,12 +210,17 @@ def test_forged_fields_do_not_get_through(box: Box, follow: Callable[..., Follow
         "journal.send('forged', UNIT='true.service', INVOCATION_ID='0' * 32, SYSLOG_IDENTIFIER='systemd')\n"
         "journal.send('forged', OBJECT_SYSTEMD_UNIT='true.service', N_DROPPED='9', SYSLOG_IDENTIFIER='systemd-journald')\n"
         "journal.send('forged', **{'_SYSTEMD_UNIT': 'true.service', '_PID': '1'}, UNIT='true.service')\n"
+        "batch = '[2026-01-14 02:00:00 TP0] Decode batch, #running-req: 3, #token: 9, forged'\n"
+        "journal.send(batch, UNIT='true.service')\n"
+        "journal.send(batch, OBJECT_SYSTEMD_UNIT='true.service')\n"
     )
-    box.run(PYTHON, "-c", forged)
     box.run("systemctl", "start", "true.service")
     follower.until(lambda: "true" in follower.messages(), "the true line")
-    assert "forged" in box.journal()
-    assert [x for x in follower.lines() if x.get("message") == "forged"] == []
+    box.run(PYTHON, "-c", forged)
+    box.run("systemctl", "restart", "true.service")
+    follower.until(lambda: follower.messages().count("true") == 2, "the true line again")
+    assert box.journal().count("forged") == 5
+    assert [x for x in follower.lines() if "forged" in x.get("message", "")] == []
 
 
 def test_lines_of_any_length_and_content(box: Box, follow: Callable[..., Follower]) -> None:

@@ -183,8 +183,47 @@ def test_the_parts_of_a_long_line_are_one_line(bench: Bench) -> None:
     assert cut.message.startswith("xxx")
 
 
-def test_matches_name_the_unit_and_the_life() -> None:
-    assert unit_matches("a.service")[0] == ("_SYSTEMD_UNIT=a.service",)
+def test_of_bulk_only_the_message_and_the_life_are_told(bench: Bench) -> None:
+    bulk = SERVER | {"MESSAGE": ACCESS}
+    word = {"MESSAGE": b"Stopped.", "_PID": b"1", "UNIT": b"kimi.service", "INVOCATION_ID": b"life"}
+    next_life = bulk | {"_SYSTEMD_INVOCATION_ID": b"next", "_PID": b"43"}
+    other = SERVER | {"MESSAGE": b"ValueError: x"}
+    logs = bench.read(bulk, bulk, other, bulk, word, next_life, next_life)
+    assert [(log.inv, log.pid) for log in logs] == [
+        ("life", 42),
+        ("life", None),
+        ("life", 42),
+        ("life", None),
+        ("life", 1),
+        ("next", 43),
+        ("next", None),
+    ]
+    assert {log.message for log in logs} == {ACCESS.decode(), "Stopped.", "ValueError: x"}
+    assert bench.read(bulk)[0].pid == 42
+
+
+def test_a_part_of_a_long_line_is_no_bulk_whatever_it_looks_like(bench: Bench) -> None:
+    part = SERVER | {"MESSAGE": b"x" * 49152, "_STREAM_ID": b"s", "_LINE_BREAK": b"line-max"}
+    end = SERVER | {"MESSAGE": ACCESS, "_STREAM_ID": b"s"}
+    [log] = bench.read(part, end)
+    assert log.message.endswith("x" + ACCESS.decode())
+    begin = part | {"MESSAGE": ACCESS.replace(b"/v1", b"/" + b"y" * 49152)}
+    _, log = bench.read(SERVER | {"MESSAGE": b"a"}, begin, end)
+    assert log.message.startswith(ACCESS.decode().partition("v1")[0] + "yyy")
+    assert log.message.endswith(ACCESS.decode())
+
+
+def test_matches_name_only_what_cannot_be_forged() -> None:
+    assert unit_matches("a.service", "apart") == (
+        ("_SYSTEMD_UNIT=a.service",),
+        ("_PID=1", "UNIT=a.service"),
+        (
+            "_SYSTEMD_UNIT=systemd-journald.service",
+            "_SYSTEMD_UNIT=systemd-journald@apart.service",
+            "_UID=0",
+            "OBJECT_SYSTEMD_UNIT=a.service",
+        ),
+    )
     assert ("_PID=1", "INVOCATION_ID=abc") in life_matches("abc")
 
 

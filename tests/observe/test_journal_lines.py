@@ -45,7 +45,7 @@ def test_however_a_line_is_split_it_reads_as_if_it_were_whole(parts: list[bytes]
         assert lines.add(Log(t=1.0, message=shorten(part)), part, b"stream", True) is None
     whole = lines.add(Log(t=2.0, message=shorten(parts[-1])), parts[-1], b"stream", False)
     assert whole == Log(t=2.0, message=shorten(b"".join(parts)))
-    assert not lines
+    assert not lines.open
 
 
 def test_parts_of_different_streams_are_kept_apart() -> None:
@@ -63,7 +63,7 @@ def test_a_line_whose_end_does_not_come_is_told_as_far_as_it_came() -> None:
     lines.add(Log(t=1.0, message="begun"), b"begun", b"one", True)
     assert lines.overdue(1.0 + JOIN_LIMIT_S) == []
     assert lines.overdue(1.1 + JOIN_LIMIT_S) == [Log(t=1.1 + JOIN_LIMIT_S, message="begun")]
-    assert not lines
+    assert not lines.open
 
 
 def test_lines_are_held_for_a_bounded_number_of_streams() -> None:

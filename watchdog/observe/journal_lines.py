@@ -62,13 +62,14 @@ class _Open:
 
 
 class LongLines:
-    """Joins the parts of lines that journald split (_LINE_BREAK=line-max, systemd.journal-fields(7))."""
+    """Joins the parts of lines that journald split (_LINE_BREAK=line-max, systemd.journal-fields(7)).
+
+    Attributes:
+        open: the lines whose end has not come, by their streams.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[bytes, _Open] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._open)
+        self.open: dict[bytes, _Open] = {}
 
     def add(self, log: Log, part: bytes, stream: bytes, more: bool) -> Log | None:
         """One entry of a stream.
@@ -82,21 +83,21 @@ class LongLines:
         Returns:
             The line, if it is whole now.
         """
-        begun = self._open.get(stream)
+        begun = self.open.get(stream)
         if begun is None:
-            if not more or len(self._open) >= MAX_OPEN:
+            if not more or len(self.open) >= MAX_OPEN:
                 return log
-            begun = self._open[stream] = _Open(log)
+            begun = self.open[stream] = _Open(log)
         begun.add(part)
         if more:
             return None
-        del self._open[stream]
+        del self.open[stream]
         return begun.whole(log.t)
 
     def overdue(self, t: float) -> list[Log]:
         """The lines that have waited too long for their end, as far as they came."""
-        streams = [stream for stream, begun in self._open.items() if t - begun.log.t > JOIN_LIMIT_S]
-        return [self._open.pop(stream).whole(t) for stream in streams]
+        streams = [stream for stream, begun in self.open.items() if t - begun.log.t > JOIN_LIMIT_S]
+        return [self.open.pop(stream).whole(t) for stream in streams]
 
 
 class Backlog:

@@ -241,9 +241,9 @@ class JournalReader:
 
     def written(self) -> float:
         """When the present one of `entries` was written, in seconds since the clock's origin."""
-        monotonic = self._raw._get_monotonic()
-        if monotonic.bootid == self._boot:
-            return self._boot_at + float(monotonic.timestamp) / 1e6
+        stamp_us, boot = self._raw._get_monotonic()
+        if boot == self._boot:
+            return self._boot_at + float(stamp_us) / 1e6
         return float(self._raw._get_realtime()) / 1e6 - self._clock.origin.timestamp()
 
     async def follow(self, read: Callable[[], int], beat: Beat, limit_s: float) -> NoReturn:
