@@ -89,6 +89,14 @@ def test_what_helps_goes_with_it(
     assert told(ill(tmp_path, monkeypatch, *calls)) == (f"The watchdog {said}", helps)
 
 
+def test_what_helps_against_something_else_is_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = ill(tmp_path, monkeypatch)
+    [hangs] = watch.engine.judge(0.0)
+    hot = Verdict(type="DevicesHealthy", status=Status.FALSE, reason="GpuThrottled", message="It is hot.", calls=(HOT,))
+    monkeypatch.setattr(watch.engine, "judge", lambda _now: [hot, hangs])
+    assert told(watch) == ("The watchdog waits: this alone does not call for a restart.", None)
+
+
 def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = ill(tmp_path, monkeypatch, HUNG)
     ledger, policy, now = watch.engine.ledger, watch.server.restart, watch.clock.now()

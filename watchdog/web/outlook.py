@@ -21,15 +21,17 @@ def outlook(watch: Watch) -> dict[str, str | None] | None:
     if bad is None and engine.facts.life.phase() is not Phase.STARTING:
         return None
     verdicts = engine.judge(now)
-    calls = [c for v in sorted(verdicts, key=lambda v: bad is None or v.type != bad.type) for c in v.calls]
+    calls = [c for v in verdicts for c in v.calls]
+    # Only of what is said to be wrong: what helps against something else would mislead.
+    of_worst = [c for v in verdicts if bad is not None and v.type == bad.type for c in v.calls]
     vetoes = [c for c in calls if c.want is Want.VETO]
-    helps = next((c.advice for c in (*vetoes, *calls) if c.advice), None)
-    return {"next": f"The watchdog {_next(watch, calls, vetoes, now)}", "helps": helps}
+    helps = next((c.advice for c in (*vetoes, *of_worst) if c.advice), None)
+    return {"next": f"The watchdog {_next(watch, calls, of_worst, now)}", "helps": helps}
 
 
-def _next(watch: Watch, calls: Sequence[Call], vetoes: Sequence[Call], now: float) -> str:
+def _next(watch: Watch, calls: Sequence[Call], of_worst: Sequence[Call], now: float) -> str:
     f, ledger, policy = watch.engine.facts, watch.engine.ledger, watch.server.restart
-    wanted = [c for c in calls if c.want is Want.RESTART]
+    wanted, vetoes = ([c for c in calls if c.want is want] for want in (Want.RESTART, Want.VETO))
     why = stand_down(f, now)
     if why is not None:
         return f"does nothing to the unit: {why}."
@@ -45,8 +47,8 @@ def _next(watch: Watch, calls: Sequence[Call], vetoes: Sequence[Call], now: floa
     if not wanted:
         if f.life.phase() is Phase.STARTING:
             return "restarts a start only when all signs of progress stand still."
-        of_worst = {c.want for c in calls[:1]}
-        told = Action.PLAN_RESTART if Want.PLAN_RESTART in of_worst else Action.ALERT if Want.ALERT in of_worst else None
+        asked = {c.want for c in of_worst}
+        told = Action.PLAN_RESTART if Want.PLAN_RESTART in asked else Action.ALERT if Want.ALERT in asked else None
         return DID[told][watch.mode] if told is not None else "waits: this alone does not call for a restart."
     held = next((words for reason, words in HELD_BACK.items() if reason in ledger.withheld), None)
     if held is not None:
