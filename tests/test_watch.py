@@ -161,6 +161,14 @@ async def test_sources_are_woken_by_what_they_are_told_and_by_nothing_else(made:
         await made.watch.target.change(0.01)
 
 
+def test_a_record_never_goes_back_in_time(made: Made) -> None:
+    """Two sources may look at the clock in one order and be heard in the other; a replay leaves out what goes back."""
+    made.take(Log(t=31.62939, message="x"), Probe(t=31.629356, probe="health", outcome="ok"), Log(t=32.0, message="y"))
+
+    lines = [json.loads(line) for line in made.watch.recorder.lines(0.0)]
+    assert [x["t"] for x in lines if "kind" in x] == [31.62939, 31.62939, 32.0]
+
+
 def test_a_pause_survives_the_daemon(tmp_path: Path) -> None:
     first = Made(tmp_path)
     first.take(Operator(t=0.0, action="pause", until=600.0, reason="work"))

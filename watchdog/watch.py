@@ -1,5 +1,6 @@
 """One watched server: its engine, its flight record, and what its sources are told. Only here the state is changed."""
 
+import math
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -87,6 +88,7 @@ class Watch:
         self.counts: dict[str, int] = {}
         self.tally = Tally()
         self.dirty = False
+        self._latest_t = -math.inf
         self.faults = 0
         """How often judging itself failed."""
         self._faults_told: dict[str, float] = {}
@@ -116,7 +118,7 @@ class Watch:
     def take(self, x: Observation) -> None:
         """Take in one observation: record it, judge it, hand out what was decided. Raises nothing."""
         try:
-            x = without_secrets(x)
+            x = self._in_order(without_secrets(x))
             self._remember(x)
             for event in self.engine.observe(x):
                 self._event(event)
@@ -124,6 +126,13 @@ class Watch:
                 self._tell_sources(x.t)
         except Exception as e:  # noqa: BLE001  # a fault in one judge must not take the sources along
             self._fault(e)
+
+    def _in_order(self, x: Observation) -> Observation:
+        """Sources look at the clock a moment before they are heard, and in between another may be: a record never goes back."""
+        if x.t < self._latest_t:
+            return msgspec.structs.replace(x, t=self._latest_t)
+        self._latest_t = x.t
+        return x
 
     def _record(self, x: Observation) -> None:
         """What cannot be written down is judged all the same."""

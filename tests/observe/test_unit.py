@@ -59,6 +59,8 @@ class FakeBus:
     def __init__(self, state: UnitState | None) -> None:
         self.now = state
         self.signals: asyncio.Queue[list[Signal]] = asyncio.Queue()
+        self.meanwhile: list[Signal] = []
+        """What comes while the state is read."""
         self.kind: str | None = "stop"
 
     async def load(self, unit: str) -> str:
@@ -71,7 +73,10 @@ class FakeBus:
         yield self
 
     async def next(self, limit_s: float) -> list[Signal]:
-        return [] if limit_s == 0 else await self.signals.get()
+        if limit_s > 0:
+            return await self.signals.get()
+        came, self.meanwhile = self.meanwhile, []
+        return came
 
     async def look_at_host(self) -> None:
         pass
@@ -174,6 +179,30 @@ async def test_a_job_that_ended_unheard_is_ended_and_one_that_was_there_is_told(
         run.bus.now = DOWN
         await run.signal(RESYNC)
         assert [(o.phase, o.job, o.result) for o in run.told if isinstance(o, Job)][1:] == [("removed", "stop", None)]
+
+
+BEGUN = Signal("/m", "m", "JobNew", [7, JOB, "a.service"])
+ENDED = Signal("/m", "m", "JobRemoved", [7, JOB, "a.service", "done"])
+CHANGED = Signal("/unit", "p", "PropertiesChanged", ["i", {}, []])
+
+
+async def test_a_job_that_ends_while_the_state_is_read_does_not_begin_again() -> None:
+    """Seen with systemd 252 and its own Restart=: the state still showed the job whose end had been heard, and it never ended."""
+    async with running(FakeBus(UP)) as run:
+        run.bus.kind = "restart"
+        run.bus.now = with_(WAITS, job=JOB)
+        run.bus.meanwhile = [BEGUN, ENDED]
+        await run.signal(CHANGED)
+        run.bus.now = ANEW
+        await run.signal(CHANGED)
+        assert [(o.phase, o.result) for o in run.told if isinstance(o, Job)] == [("new", None), ("removed", "done")]
+
+
+async def test_a_job_that_two_looks_do_not_show_is_over() -> None:
+    async with running(FakeBus(UP)) as run:
+        await run.signal(BEGUN)
+        await run.signal(CHANGED)
+        assert [o.phase for o in run.told if isinstance(o, Job)] == ["new", "removed"]
 
 
 @pytest.mark.parametrize(("waited", "auto"), [(1.0, False), (10.0, True)])

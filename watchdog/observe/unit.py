@@ -1,6 +1,7 @@
 """The server's unit and its jobs, as systemd tells them over D-Bus."""
 
 import asyncio
+from collections import deque
 
 import msgspec
 
@@ -12,6 +13,7 @@ from watchdog.systemd import RESYNC, Bus, Signal, Subscription, SystemdError, Un
 
 RETRY_S = 0.5
 RECONNECT_S = 5.0
+OVER = 100
 AUTO_RESTART_SLACK_S = 0.05
 """systemd's timers may fire this much before what their start and their length say (AccuracySec= of PID 1 is below it)."""
 
@@ -42,6 +44,8 @@ class UnitSource:
         self.period_s = interval_s + 30.0  # three calls of one look may each take their full deadline
         self._state: UnitState | None = None
         self._jobs: dict[str, tuple[str, bool, bool]] = {}
+        self._over: deque[str] = deque(maxlen=OVER)
+        """Jobs that have ended: a state that was read before that still shows them. systemd never gives a job's path again."""
         self._said: Unit | None = None
         self._blind = False
 
@@ -72,7 +76,8 @@ class UnitSource:
             await self._see(path, state, emit)
             for job in known & self._jobs.keys() - {state.job}:
                 self._ended(job, None, emit)  # it ended while we heard nothing
-            known.clear()
+            # A job that this look does not show is over if the next one does not show it either.
+            known = self._jobs.keys() - {state.job}
             self._blind = False
             beat()
             # What came while the state was read may be newer than the state: then look again at once.
@@ -134,7 +139,7 @@ class UnitSource:
         emit(unit)
 
     async def _begun(self, path: str, job: str, emit: Emit) -> None:
-        if job in self._jobs:
+        if job in self._jobs or job in self._over:
             return
         kind = await self._bus.job_type(job)
         if kind is None and self._state is not None:  # it is over already: what it did shows in the unit
@@ -149,6 +154,7 @@ class UnitSource:
 
     def _ended(self, job: str, result: str | None, emit: Emit) -> None:
         kind, mine, auto = self._jobs.pop(job, ("", False, False))
+        self._over.append(job)
         mine = mine or self._bus.is_own(job)
         emit(Job(t=self._clock.now(), inv=self._target.inv, phase="removed", job=kind, result=result, mine=mine, auto=auto))
 
