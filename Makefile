@@ -5,6 +5,8 @@ SHELL := /bin/bash
 BIN := .venv/bin
 # The files of the tests go where they are taken away afterwards, however the run ends.
 PYTEST := export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && $(BIN)/python -m pytest
+# Tests of a file stay together: they share a private systemd, which mostly waits.
+PARALLEL := -n 2 --dist loadfile
 export PYTHON SYSTEM_PACKAGES
 
 .PHONY: help setup demo test test-unit test-external test-install test-containers deb test-browser lint format bench docs lock clean as-root
@@ -25,10 +27,10 @@ demo: as-root  ## watch the watchdog find and cure a hang, under a private syste
 	@$(BIN)/python packaging/demo.py
 
 test: as-root lint  ## lint, then all tests, those under a private systemd too (root)
-	@$(PYTEST)
+	@$(PYTEST) $(PARALLEL)
 
 test-unit: setup  ## the tests that need neither root nor systemd
-	@$(PYTEST) -m "not box"
+	@$(PYTEST) $(PARALLEL) -m "not box"
 
 test-external: as-root  ## the tests with a real Prometheus, Alertmanager and Apprise (root; fetched into .cache)
 	@packaging/external.sh
