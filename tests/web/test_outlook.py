@@ -77,10 +77,10 @@ def test_what_calls_for_a_restart_gets_what_the_mode_allows(
     ("calls", "said", "helps"),
     [
         ((HUNG, LOST), "does not restart, since that would not help. GPU 3 is lost.", "Reboot."),
-        ((LOST,), "waits: this alone does not call for a restart.", "Reboot."),
+        ((LOST,), "waits: nothing calls for a restart so far.", "Reboot."),
         ((HOT,), "only tells of this; it does not restart for it.", "Look at the fans."),
         ((LEAK,), "does not restart now; a restart in a quiet hour, after draining, would help.", "Restart it by night."),
-        ((), "waits: this alone does not call for a restart.", None),
+        ((), "waits: nothing calls for a restart so far.", None),
     ],
 )
 def test_what_helps_goes_with_it(
@@ -94,7 +94,7 @@ def test_what_helps_against_something_else_is_not_said(tmp_path: Path, monkeypat
     [hangs] = watch.engine.judge(0.0)
     hot = Verdict(type="DevicesHealthy", status=Status.FALSE, reason="GpuThrottled", message="It is hot.", calls=(HOT,))
     monkeypatch.setattr(watch.engine, "judge", lambda _now: [hot, hangs])
-    assert told(watch) == ("The watchdog waits: this alone does not call for a restart.", None)
+    assert told(watch) == ("The watchdog waits: nothing calls for a restart so far.", None)
 
 
 def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def _next(watch: Watch, calls: Sequence[Call], of_worst: Sequence[Call], now: fl
             return "restarts a start only when all signs of progress stand still."
         asked = {c.want for c in of_worst}
         told = Action.PLAN_RESTART if Want.PLAN_RESTART in asked else Action.ALERT if Want.ALERT in asked else None
-        return DID[told][watch.mode] if told is not None else "waits: this alone does not call for a restart."
+        return DID[told][watch.mode] if told is not None else "waits: nothing calls for a restart so far."
     held = next((words for reason, words in HELD_BACK.items() if reason in ledger.withheld), None)
     if held is not None:
         return held
