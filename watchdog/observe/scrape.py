@@ -1,6 +1,5 @@
 """The scrape source: the server's Prometheus endpoint, each interval."""
 
-
 from watchdog.clock import Clock
 from watchdog.observation import Metrics
 from watchdog.observe.access import Access
