@@ -73,7 +73,7 @@ async def test_an_alert_arrives_with_its_end(tmp_path: Path) -> None:
 async def test_a_receiver_that_fails_and_comes_back(tmp_path: Path, trouble: bytes | str, said: str) -> None:
     log = Log()
     async with talking(Script(trouble, trouble)) as talker:
-        a = alerter(tmp_path, log, webhook_url=f"{talker.url}/SECRET")
+        a = alerter(tmp_path, log, webhook_url=f"{talker.url}/SECRET", limit_s=0.4 if trouble == "hang" else 10.0)
         async with running(a):
             a.tell("kimi", wall(), intent("DeviceLost"))
             await until(lambda: a.counts().sent)
