@@ -104,6 +104,7 @@ class Life:
         self.job: str | None = None
         """A job on the unit that is neither ours nor systemd's own, while it runs."""
         self.job_since: float | None = None
+        self._job_of: str | None = None
         self.our_job = False
         self.ended_by_us: str | None = None
         """The life that a job of ours ends, also once that job is over: its end may be seen after it."""
@@ -167,6 +168,8 @@ class Life:
             self.stopping_since = None
         elif self.stopping_since is None:
             self.stopping_since = o.t
+        if self.job in JOBS_THAT_STOP and o.active_state == "active" and o.inv != self._job_of:
+            self.job = self.job_since = None  # it has brought a new life that is up: its end was missed
         if o.active_state in ("active", "activating") and o.sub_state != "auto-restart" and self.job is None:
             self.stop_asked_at = None
 
@@ -189,6 +192,7 @@ class Life:
             return
         self.job = o.job
         self.job_since = o.t
+        self._job_of = self.inv
         if o.job in JOBS_THAT_STOP:
             self.stop_asked_at = o.t
             self.asked_by = f"a {o.job} job"
