@@ -173,7 +173,7 @@ def health(server: dict[str, Any], now_at: str | None) -> dict[str, str | None]:
         return {"level": level, "title": title, "since_at": since_at}
 
     if server["paused"]:
-        return is_so("paused", "Watching is paused", None)
+        return is_so("paused", "Paused" if worst is None else f"Paused · {in_words(worst['reason'])}", None)
     ordered = _restart_under_way(server, now_at)
     if ordered is not None:
         return is_so("busy", "Restarting", ordered)
