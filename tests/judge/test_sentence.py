@@ -7,7 +7,7 @@ import pytest
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.sentence import LONGEST, doubts, sentence
 from watchdog.judge.verdict import Condition, Status
-from watchdog.observation import Answer, Log, Operator, Probe, Unit
+from watchdog.observation import Answer, Log, Metrics, Operator, Probe, Unit
 
 INV = "a" * 32
 READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
@@ -157,6 +157,19 @@ def test_refusals_that_came_after_bad_answers_come_first() -> None:
 
     assert said.startswith("18 requests of ours (chat) got 401 for 1 min 26 s")
     assert "6 canaries in a row were answered with degenerate text for 1 min 56 s, the last 1 min 31 s ago" in said
+
+
+def test_a_failed_canary_is_told_where_requests_of_users_end_all_the_same() -> None:
+    server = Server()
+    server.ask(30, **GOOD)
+    server.see(Metrics(t=server.t + 0.1, inv=INV, ok=True, values={"num_running_reqs": 3.0, "num_requests_total": 10.0}))
+    server.ask(10, **HANGS)
+    server.see(Metrics(t=server.t + 0.5, inv=INV, ok=True, values={"num_running_reqs": 3.0, "num_requests_total": 12.0}))
+    for _ in server.engine.tick(server.t + 1.0):
+        pass
+
+    assert server.engine.conditions["RequestsCompleting"].reason == "SlowButCompleting"
+    assert server.said() == "serving although chat had no answer within 6 s (1 s ago), 3 running"
 
 
 def test_an_old_canary_is_told_with_its_age() -> None:

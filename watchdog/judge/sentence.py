@@ -7,6 +7,7 @@ from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.probes import GENERATING, said
 from watchdog.judge.verdict import DOUBTS, WORST, Condition, Status
 from watchdog.units import format_gb
 from watchdog.wording import ago, lasting
@@ -25,11 +26,11 @@ def sentence(engine: Engine, now: float) -> str:
 
     It speaks of the newest evidence: a suspicion that outweighs what is known to be wrong comes before it.
     """
-    said = _said(engine, now)
-    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1].rsplit(' ', 1)[0].rstrip(' ,;:(')}…"
+    whole = _whole(engine, now)
+    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1].rsplit(' ', 1)[0].rstrip(' ,;:(')}…"
 
 
-def _said(engine: Engine, now: float) -> str:
+def _whole(engine: Engine, now: float) -> str:
     f = engine.facts
     phase = f.life.phase()
     bad = worst(engine)
@@ -83,10 +84,13 @@ def _odd_answer(f: Facts, now: float) -> str | None:
 
 
 def _well(f: Facts, engine: Engine, now: float) -> str:
-    parts = ["serving" if f.life.proven else "serving (its readiness was not seen)"]
-    parts.append(f.doing(now).lower())
+    serving = "serving" if f.life.proven else "serving (its readiness was not seen)"
+    failed = [a for name in GENERATING if (a := f.probes.last.get(name)) is not None and a.failed]
+    if failed:  # it moves, or requests of users end, all the same
+        serving += f" although {', '.join(said(failed))} ({ago(now - max(a.ended for a in failed))})"
+    parts = [serving, f.doing(now).lower()]
     canary = f.probes.last_ok.get("chat")
-    if canary is not None and canary.probe.total_s is not None:
+    if canary is not None and canary.probe.total_s is not None and canary is f.probes.last.get("chat"):
         old = now - canary.ended
         parts.append(f"canary {canary.probe.total_s:.2f} s" + (f" {ago(old)}" if old > FRESH_S else ""))
     footprint = engine.conditions.get("FootprintAsAnnounced")
@@ -98,10 +102,10 @@ def _well(f: Facts, engine: Engine, now: float) -> str:
 
 def _held(c: Condition, now: float) -> str:
     """A condition that does not hold, with since when."""
-    said = _short(c.message)
-    return said if TIMED.search(said) else f"{said} ({lasting(now - c.since)})"
+    short = _short(c.message)
+    return short if TIMED.search(short) else f"{short} ({lasting(now - c.since)})"
 
 
 def _short(message: str) -> str:
-    said = message.rstrip(".")
-    return said[:1].lower() + said[1:] if said[:2] != said[:2].upper() else said
+    short = message.rstrip(".")
+    return short[:1].lower() + short[1:] if short[:2] != short[:2].upper() else short
