@@ -79,6 +79,29 @@ def test_with_the_rule_it_may_restart_its_unit_and_nothing_else(host: Box) -> No
     assert (found["meminfo"], found["cgroup"], found["wrote"], found["notify"]) == (True, True, False, True)
 
 
+@pytest.mark.parametrize(
+    ("verb", "lasting", "state"), [("start", "ExecStartPre", "activating"), ("stop", "ExecStop", "deactivating")]
+)
+def test_the_watchdog_is_back_at_once_while_the_server_starts_or_stops(host: Box, verb: str, lasting: str, state: str) -> None:
+    """A start takes up to 25 minutes, a stop of pinned memory minutes: an order between the units would wait for their end."""
+    unit = "/etc/systemd/system/slow.service"
+    stood_in = "[Service]\nType=simple\nWatchdogSec=0\nExecStart=\nExecStart=/bin/sleep infinity\n"
+    host.write("/etc/systemd/system/sglang-watchdog.service.d/test.conf", stood_in)
+    host.write(unit, f"[Service]\nExecStart=/bin/sleep infinity\n{lasting}=/bin/sleep 60\n")
+    host.write(f"{unit}.d/50-sglang-watchdog.conf", (UNITS / "server.conf").read_text())
+    host.run("systemctl", "daemon-reload")
+    if verb == "stop":
+        host.run("systemctl", "start", "slow.service")
+    host.run("systemctl", verb, "--no-block", "slow.service")
+    wait_for(lambda: host.show("slow.service", "ActiveState") == state, 10, state)
+    host.run("systemctl", "restart", "sglang-watchdog.service", timeout=20)
+    assert host.show("slow.service", "ActiveState") == state
+    host.run("systemctl", "stop", "--no-block", "slow.service")
+    host.run("systemctl", "kill", "-s", "KILL", "slow.service", check=False)
+    wait_for(lambda: host.show("slow.service", "ActiveState") in ("inactive", "failed"), 30, "it has ended")
+    host.run("rm", "-r", unit, f"{unit}.d")
+
+
 def test_a_restart_of_the_watchdog_leaves_a_stopped_server_stopped(host: Box) -> None:
     drop_in = "/etc/systemd/system/sglang.service.d/50-sglang-watchdog.conf"
     host.write(

@@ -14,7 +14,6 @@ from watchdog.systemd import INFINITY_USEC
 # What systemd 252 says of a unit that has only ExecStart=.
 PLAIN: dict[str, Any] = {
     "Wants": [],
-    "Before": ["multi-user.target"],
     "StartLimitIntervalUSec": 10_000_000,
     "StartLimitBurst": 5,
     "Restart": "no",
@@ -29,7 +28,6 @@ PLAIN: dict[str, Any] = {
 }
 GOOD: dict[str, Any] = {
     "Wants": [dropin.WATCHDOG],
-    "Before": [dropin.WATCHDOG],
     "StartLimitIntervalUSec": 3_600_000_000,
     "StartLimitBurst": 4,
     "Restart": "always",
@@ -51,7 +49,6 @@ def settings(lines: list[dropin.Line]) -> dict[str, str]:
 def test_a_plain_unit_gets_all_of_it() -> None:
     assert settings(dropin.lines(PLAIN, 0)) == {
         "Wants": "sglang-watchdog.service",
-        "Before": "sglang-watchdog.service",
         "StartLimitIntervalSec": "1800",
         "StartLimitBurst": "5",
         "Restart": "always",
@@ -82,6 +79,7 @@ def test_a_good_unit_gets_nothing() -> None:
         ({"LogRateLimitIntervalUSec": 30_000_000, "LogRateLimitBurst": 10_000}, {"LogRateLimitIntervalSec", "LogRateLimitBurst"}),
         ({"OOMScoreAdjust": 100}, {"OOMScoreAdjust"}),
         ({"Wants": []}, {"Wants"}),
+        ({"Before": [dropin.WATCHDOG]}, set()),
     ],
 )
 def test_only_what_differs(change: dict[str, Any], keys: set[str]) -> None:

@@ -57,11 +57,11 @@ def _all(has: Mapping[str, Any], pinned: int | None) -> list[tuple[Line, bool]]:
                 "Wants",
                 WATCHDOG,
                 "Starting the server starts its watchdog. Only in this direction: were it the watchdog that wants the server, "
-                "a restart of the watchdog would start a server that a person has stopped.",
+                "a restart of the watchdog would start a server that a person has stopped. And in no order: else systemd would "
+                "keep the watchdog down while the server starts or stops.",
             ),
             WATCHDOG not in (has.get("Wants") or []),
         ),
-        (Line("Unit", "Before", WATCHDOG, "The server comes first."), WATCHDOG not in (has.get("Before") or [])),
         (
             Line(
                 "Unit",
