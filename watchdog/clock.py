@@ -23,10 +23,6 @@ class Clock(Protocol):
         """Seconds on CLOCK_MONOTONIC: as `now`, but it stands still while the machine is suspended."""
         ...
 
-    def at_boottime(self, seconds: float) -> float:
-        """The moment of a raw CLOCK_BOOTTIME reading, in seconds since the origin (negative before it)."""
-        ...
-
     def at_monotonic(self, seconds: float) -> float:
         """The moment of a raw CLOCK_MONOTONIC reading (as systemd's …TimestampMonotonic), in seconds since the origin.
 
@@ -51,9 +47,6 @@ class BootClock:
 
     def running(self) -> float:
         return time.monotonic()
-
-    def at_boottime(self, seconds: float) -> float:
-        return seconds - self._origin
 
     def at_monotonic(self, seconds: float) -> float:
         return self.now() - (time.monotonic() - seconds)
@@ -86,9 +79,6 @@ class FakeClock:
 
     def running(self) -> float:
         return self._now - self._suspended
-
-    def at_boottime(self, seconds: float) -> float:
-        return seconds
 
     def at_monotonic(self, seconds: float) -> float:
         return seconds + self._suspended

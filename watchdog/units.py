@@ -39,16 +39,6 @@ def format_gib(amount: float, digits: int = 1) -> str:
     return f"{amount / GIB:.{digits}f} GiB"
 
 
-def format_bytes(amount: float) -> str:
-    """An amount in binary units that fit it: "512 B", "1.5 KiB", "333.6 GiB"."""
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    power = 0
-    while abs(amount) >= 1024 and power < len(units) - 1:
-        amount /= 1024
-        power += 1
-    return f"{amount:.0f} B" if power == 0 else f"{amount:.1f} {units[power]}"
-
-
 def _bytes(amount: str | float, unit: int) -> int:
     try:
         return round(Decimal(str(amount)) * unit)

@@ -13,7 +13,6 @@ from watchdog.sglang.arguments import (
     ranks_here,
     redact,
     redact_text,
-    watchdog_timeout_s,
 )
 
 
@@ -193,14 +192,6 @@ def test_redaction_leaves_the_rest_alone() -> None:
 )
 def test_ranks_here(args: dict[str, Any], ranks: int) -> None:
     assert ranks_here(args) == ranks
-
-
-@pytest.mark.parametrize(
-    ("args", "seconds"),
-    [({}, 300.0), ({"watchdog_timeout": 1200}, 1200.0), ({"watchdog_timeout": None}, None), ({"watchdog_timeout": 0}, None)],
-)
-def test_watchdog_timeout(args: dict[str, Any], seconds: float | None) -> None:
-    assert watchdog_timeout_s(args) == seconds
 
 
 def test_defaults_are_under_the_names_that_are_parsed() -> None:

@@ -289,11 +289,3 @@ def _count(args: Mapping[str, Any], name: str) -> int:
 def ranks_here(args: Mapping[str, Any]) -> int:
     """How many scheduler processes (ranks) this host has, at least 1: tp x pp over the hosts, x dp without DP attention."""
     return layout(args).here
-
-
-def watchdog_timeout_s(args: Mapping[str, Any]) -> float | None:
-    """After how many seconds without a step SGLang's own watchdog fires (up to half of it later); None where it is off."""
-    value = args.get("watchdog_timeout", DEFAULTS["watchdog_timeout"])
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if value > 0 else None

@@ -36,7 +36,6 @@ class Prompts:
         """The first figures of this life, in seconds, by size."""
         self.recent: deque[tuple[float, int, float]] = deque(maxlen=200)
         """(when, size, seconds): a size is the power of two at or below the tokens that were computed."""
-        self.changed_at = -1.0
         self._before: Metrics | None = None
         self._lines = 0.0
         self._lines_before = 0.0
@@ -73,7 +72,6 @@ class Prompts:
         if len(first) < LEARN_COUNT:
             first.append(wait)
         self.recent.append((t, size, wait))
-        self.changed_at = t
 
     def usual(self) -> dict[int, float]:
         """Usual seconds by size in this life, where enough was seen."""

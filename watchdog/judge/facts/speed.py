@@ -80,7 +80,6 @@ class Speed:
         """Seconds to the first token of our own requests: "chat" has a short prompt, "prefix" a long one."""
         self.pin_budget: str | None = None
         """The line that says that the pin budget is zero, where it was printed."""
-        self.changed_at = -1.0
         self._ranks: dict[str, _Rank] = {}
         self._line_at = -1e18
         self._scrape: Metrics | None = None
@@ -133,10 +132,8 @@ class Speed:
         if tokens >= 4 and took > 0:
             # A fast answer comes in one piece: the time after its first byte then says nothing, and is not needed.
             self.per_request.add(o.t, min(1e6, (tokens - 1) / took))
-            self.changed_at = o.t
         if alone:
             self.first_token.setdefault(o.probe, Steady()).add(o.t, o.ttft_s)
-            self.changed_at = o.t
 
     def _step(self, t: float, running: float, per_request: float, accept: float) -> None:
         size = 1 << (int(running).bit_length() - 1) if running >= 1 else 1
@@ -145,7 +142,6 @@ class Speed:
             steps = self.steps[size] = Steady()
         steps.add(t, accept / per_request)
         self.per_request.add(t, per_request)
-        self.changed_at = t
 
     def usual(self) -> dict[int, float]:
         """Usual seconds of a step in this life, by batch size, where enough was seen."""
