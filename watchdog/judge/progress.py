@@ -98,6 +98,9 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
     silence = now - moved
     limit, why = patience(f, policy, now)
     failed = f.probes.failures_since(moved)
+    if not work.in_hand(now):
+        # What does not even connect to an idle server may be kept from it on the way.
+        failed = [a for a in failed if a.probe.outcome != "connect_timeout"]
     failures = [a for a in failed if a.ended - max(a.began, moved) >= min(15.0, a.probe.limit_s or 15.0)]
     quick = [a for a in failed if a not in failures]
     if not failures and not quick:
@@ -281,10 +284,11 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
         )
     blind_front = f.metrics_fail(now) and work.ends_seen
     slower = 1.0 if work.ends_seen else 1.5
-    enough = len(chats) >= (3 if work.ends_seen else 5)
+    connected = sum(a.connected for a in chats)
+    enough = connected >= (3 if work.ends_seen else 5)
     if len(f.probes.failures_since(begun, ("health",))) >= 3 and (work.worked_at is None or work.worked_at < begun):
         # The engine has nothing but our own small requests, takes them in, and none comes back by either way.
-        slower, enough = 1.0, len(chats) >= 2
+        slower, enough = 1.0, connected >= 2
     moving = work.stepped_at is not None and work.stepped_at > begun
     if lasting >= policy.stall_s * slower and enough and moving and queue <= 0 and not blind_front and not f.senses.deaf(now):
         out = "no request has ended" if work.ends_seen else "nothing was seen to end"
@@ -318,7 +322,9 @@ def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running:
     known = (work.queue_since, work.admitted_at, f.forgiven_at, f.pause.ended_at)
     since = max(t for t in known if t is not None)
     lasting = now - since
-    failing = f.probes.failures_since(since, ("chat", "prefix"))
+    if work.stepped_at is None or work.stepped_at <= since:
+        return None  # nothing moves at all: one long prefill, or a hang
+    failing = [a for a in f.probes.failures_since(since, ("chat", "prefix")) if a.connected]
     if lasting < policy.stall_s * 2 or len(failing) < 2 or (queue < 3 and lasting < policy.stall_s * 4):
         return None
     evidence = (

@@ -3,13 +3,16 @@
 from itertools import takewhile
 
 from watchdog.judge.facts import Facts
+from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.probes import Attempt, refused_us
 from watchdog.judge.verdict import Call, Status, Verdict, Want
 from watchdog.observation import Probe
 from watchdog.wording import ago, counted, span
 
 MANY = 4
-WINDOW_S = 600.0
+WINDOW_S = 1800.0
+UNREACHED_S = 120.0
+"""What does not connect for so long is no accident of a crowded moment."""
 OTHERWISE = 2
 """When so many newer probes in a row of a kind that was refused went otherwise, all refusals before them are the past."""
 
@@ -19,11 +22,15 @@ ADVICE = {
     404: "The path or the model's name does not exist there: check base_url and model.",
     429: "Something limits the rate of our requests: exempt the watchdog.",
 }
+GATEWAY = "Something in between, such as a proxy, answers in the server's place: set base_url to the server's own address."
 
 
 def judge(f: Facts, now: float) -> Verdict:
     """The condition ProbesAccepted."""
     kind = "ProbesAccepted"
+    unreached = _unreached(f, now)
+    if unreached is not None:
+        return unreached
     recent = [o for o in f.refusals.recent if now - o.t <= WINDOW_S]
     since_then = {probe: _otherwise(f, probe) for probe in {o.probe for o in recent}}
     overtaken_at = max((run[0].ended for run in since_then.values() if len(run) >= OTHERWISE), default=-1e18)
@@ -49,9 +56,8 @@ def judge(f: Facts, now: float) -> Verdict:
         message += (
             f"; the server's own access log does not have a {last.status}, so it comes from something in between, such as a proxy"
         )
-    advice = ADVICE.get(
-        last.status or 0, "Check base_url, model and api_key_file with `sglang-watchdog check-config` and `verify`."
-    )
+    usual = "Check base_url, model and api_key_file with `sglang-watchdog check-config` and `verify`."
+    advice = GATEWAY if (last.status or 0) >= 500 else ADVICE.get(last.status or 0, usual)
     call = Call(
         want=Want.ALERT,
         reason="ProbesRefused",
@@ -60,6 +66,28 @@ def judge(f: Facts, now: float) -> Verdict:
         evidence=(f"{counted(logged, 'such line')} in the access log",),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="ProbesRefused", message=f"{message}.", calls=(call,))
+
+
+def _unreached(f: Facts, now: float) -> Verdict | None:
+    """Our requests do not come to the server's door, though it works, or has nothing to do: the way there is blocked."""
+    ready_at = f.life.ready_at
+    if ready_at is None or f.life.phase() is not Phase.SERVING or f.senses.blind(now):
+        return None
+    run = list(takewhile(lambda a: not a.connected and a.began > ready_at, reversed(f.probes.attempts)))
+    if len(run) < MANY:
+        return None
+    first, last = run[-1], run[0]
+    lasting = now - first.began
+    works = f.work.stepped_at is not None and f.work.stepped_at > first.ended
+    refused = last.probe.outcome == "refused"
+    if lasting < UNREACHED_S or (not works and (refused or f.work.in_hand(now))):
+        return None
+    how = "were refused" if refused else "did not connect"
+    message = f"{counted(len(run), 'request')} of ours {how} for {span(lasting)}"
+    message += "; its log and counters show that it works meanwhile." if works else "; nothing else tells of trouble."
+    advice = "Check base_url, and what lies between: a firewall, a network namespace, a limit of connections."
+    call = Call(want=Want.ALERT, reason="ProbesDoNotConnect", message=message, advice=advice, evidence=(f"{len(run)} in a row",))
+    return Verdict(type="ProbesAccepted", status=Status.FALSE, reason="ProbesDoNotConnect", message=message, calls=(call,))
 
 
 def _otherwise(f: Facts, probe: str) -> list[Attempt]:

@@ -6,8 +6,9 @@ import msgspec
 
 from watchdog.act.alerts.notice import Cause
 
-HANGS = frozenset({"SchedulerHung", "NothingReachesUsers", "NotAdmitting", "DyingNeverEnded", "StartStuck"})
-CANARIES = frozenset({"CanaryErrors", "GarbageAnswers", "GarbageFromTheStart", "MalformedAnswers", "ProbesRefused"})
+HANGS = frozenset({"SchedulerHung", "NothingReachesUsers", "NotAdmitting", "ReplicaHung", "DyingNeverEnded", "StartStuck"})
+REFUSALS = frozenset({"ProbesRefused", "ProbesDoNotConnect"})
+CANARIES = frozenset({"CanaryErrors", "GarbageAnswers", "GarbageAtTimes", "GarbageFromTheStart", "MalformedAnswers"}) | REFUSALS
 ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"})
 SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
 SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
@@ -32,7 +33,7 @@ TABLE = (
     Mute(frozenset({"DriverMismatch"}), ENDS, "a driver mismatch explains it"),
     Mute(
         frozenset({"BudgetSpent", "NotCured", "RestartFailed"}),
-        HANGS | (CANARIES - {"ProbesRefused"}) | ENDS,
+        HANGS | (CANARIES - REFUSALS) | ENDS,
         "its message names it",
     ),
     Mute(frozenset({"PortTaken", "GpuMemoryTaken", "ShmFull", "HostMemoryTooSmall"}), ENDS, "the start lacks what this names"),

@@ -6,25 +6,29 @@ from watchdog.observation import Probe
 from watchdog.wording import span
 
 GENERATING = ("health", "chat", "prefix")
+AT_ONCE_S = 1.0
+"""An answer that comes sooner was not waited for: nobody asked the engine."""
 
 
 class Attempt:
     """One probe that was really made: when it began and ended, and how."""
 
-    __slots__ = ("began", "ended", "failed", "probe")
+    __slots__ = ("began", "connected", "ended", "failed", "probe")
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
         self.ended = probe.t
         self.began = probe.t - (probe.total_s or 0.0)
         self.failed = failed(probe)
+        self.connected = probe.outcome not in ("refused", "connect_timeout")
+        """Whether it came to the server's door at all: one that did not says nothing of what the server does with requests."""
 
 
 def failed(o: Probe) -> bool:
-    """Whether the probe says that the server did not serve it. A refusal of our request (4xx) says nothing of the server."""
+    """Whether the probe says that the server did not serve it. A refusal of our request says nothing of the server."""
     if o.outcome in ("refused", "connect_timeout", "timeout", "reset"):
         return True
-    return o.outcome == "status" and (o.status or 0) >= 500 and not queue_full(o)
+    return o.outcome == "status" and (o.status or 0) >= 500 and not queue_full(o) and not foreign(o)
 
 
 def queue_full(o: Probe) -> bool:
@@ -36,9 +40,16 @@ def queue_full(o: Probe) -> bool:
     return o.status == 503 and o.probe in ("chat", "prefix") and "queue is full" in said
 
 
+def foreign(o: Probe) -> bool:
+    """Whether somebody else answered at once in the server's place, as a proxy does: SGLang has no gateway errors and no HTML."""
+    if o.outcome != "status" or (o.status or 0) < 500 or (o.total_s or 0.0) >= AT_ONCE_S:
+        return False
+    return o.status in (502, 504) or (o.body or "").lstrip().startswith("<")
+
+
 def refused_us(o: Probe) -> bool:
-    """Whether somebody refused the request for what it is (401, 403, 404 …)."""
-    return o.outcome == "status" and o.status is not None and 300 <= o.status < 500
+    """Whether somebody refused the request for what it is (401, 403, 404 …), or in the server's place."""
+    return o.outcome == "status" and o.status is not None and (300 <= o.status < 500 or foreign(o))
 
 
 class Probes:
