@@ -26,18 +26,20 @@ class Pause:
     def see_access(self, t: float, line: Line) -> None:
         """Take in an access line."""
         path = line.text.get("path", "")
-        if line.text.get("method") != "POST" or not 200 <= line.fields.get("status", 0) < 300:
+        if line.text.get("method") != "POST":
             return
-        if path.startswith(GOES_ON):
+        if path.startswith("/update_weights"):
+            self._end(t)  # said when the update is over, whatever came of it
+        elif not 200 <= line.fields.get("status", 0) < 300:
+            return
+        elif path.startswith(GOES_ON):
             self._end(t)
-        elif path.startswith("/update_weights"):
-            self._end(t)  # said when the update is done
         elif path.startswith(STOPS):
             self.since, self.said = t, f"somebody called {path.split('?')[0]}"
 
     def see_text(self, t: float, message: str) -> None:
-        """Take in a line that has no mark: a weight update stops the engine between these two (model_runner.py)."""
-        if "Update engine weights online from disk begin" in message:
+        """Take in a line that has no mark: a weight update stops the engine (tokenizer_manager.py, model_runner.py)."""
+        if "Start update_weights." in message or "Update engine weights online from disk begin" in message:
             self.since, self.said = t, "its weights are being updated"
         elif "Update weights end." in message:
             self._end(t)
@@ -55,6 +57,9 @@ class Pause:
                 self._health_failed_at = o.t
         elif o.probe == "ready" and o.outcome == "ok":
             self._end(o.t)
+        elif o.probe == "chat" and o.outcome == "ok":
+            if self.since is not None and o.t - (o.total_s or 0.0) > self.since:
+                self._end(o.t)  # a pause answers nobody
         elif o.probe == "ready" and o.status == 503 and self.since is None:
             good = self._health_ok_at
             if good is not None and (self._health_failed_at is None or self._health_failed_at < good):

@@ -9,6 +9,8 @@ from watchdog.sglang.loglines import Line, Mark
 GROWTH = 256 * 1024**2
 """Memory or reading that grew by so many bytes is a sign of progress."""
 DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?|0x[0-9a-f]+")
+BAR = re.compile(r"(\d{1,3})%\|[^|]{0,200}\| *([\d.]+[kMGTP]?B?)/[\d.]+[kMGTP]?B? \[")
+"""Any bar of tqdm, whatever it counts: its share, and how much is done."""
 NO_PROGRESS = {Mark.ACCESS, Mark.HEALTH_FAILED, Mark.WATCHDOG_SOFT, Mark.DUMP, Mark.HEALTH_DRAINING}
 
 
@@ -39,6 +41,8 @@ class Start:
             return
         if line is not None and ("done" in line.fields or line.mark is Mark.WARMUP):
             self._bar(t, line)
+        elif line is None and "%|" in o.message:
+            self._other_bar(t, o.message)
         phase = startup.phase_of(line.mark) if line is not None else None
         if phase is not None and phase is not self.step:
             if self.step is not None and self.step_since is not None:
@@ -50,6 +54,17 @@ class Start:
         if shape and shape not in self._shapes and len(self._shapes) < 5000:
             self._shapes.add(shape)
             self._progress(t, f"the line “{(line.message if line else o.message)[:60].strip()}”")
+
+    def _other_bar(self, t: float, message: str) -> None:
+        """A bar that belongs to no phase (a download, a compile) moves when it shows a state that it never showed before."""
+        last = message[message.rstrip("\r").rfind("\r") + 1 :][:500]
+        bar = BAR.search(last)
+        if bar is None:
+            return
+        state = f"{last[: bar.start()]}{bar[1]}% {bar[2]}"
+        if state not in self._shapes and len(self._shapes) < 5000:
+            self._shapes.add(state)
+            self._progress(t, f"a moving bar at {bar[1]} %")
 
     def _bar(self, t: float, line: Line) -> None:
         ratio, done = line.fields.get("ratio"), line.fields.get("done", line.fields.get("ratio", -1.0))
