@@ -5,12 +5,15 @@ from msgspec import structs
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.text import Quality
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, span
 
 ERRORS_S = 120.0
 LASTING_S = 600.0
 """Garbage alone, without a second sign, must last so long before a restart is worth its price."""
+MIXED_SHARE = 0.15
+"""Such a part of the last canaries that was answered with garbage, between good answers, is no accident."""
 EMPTY_LEAST = 3
 EMPTY_RATE = 0.1
 """So many canaries, and such a part of them, with an answer but no content are more than chance."""
@@ -22,8 +25,14 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     a = f.answers
     if f.life.phase() is not Phase.SERVING or f.pause.holds(now):
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
-    if a.bad:
-        return _bad(f, policy, now)
+    bad = _bad(f, policy, now) if a.bad else None
+    if bad is not None and bad.status is Status.FALSE:
+        return bad
+    mixed = _mixed(f, policy, now)
+    if mixed is not None:
+        return mixed
+    if bad is not None:
+        return bad
     failing = _errors(f, now)
     if failing is not None:
         return failing
@@ -83,6 +92,29 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
     if rejected or (count >= 2 * policy.garbage_count and now - since >= LASTING_S):
         calls = (alert, structs.replace(alert, want=Want.RESTART))
     return Verdict(type=kind, status=Status.FALSE, reason="GarbageAnswers", message=f"{message}.", calls=calls)
+
+
+def _mixed(f: Facts, policy: Judging, now: float) -> Verdict | None:
+    """Garbage between good answers, as from one replica of several, or from some slots of a batch."""
+    graded = f.answers.graded
+    bad = [(t, reason) for t, quality, reason in graded if quality is not Quality.GOOD]
+    if len(bad) < policy.garbage_count or len(bad) < MIXED_SHARE * len(graded) or not f.answers.good_ever:
+        return None
+    kind = "AnswersSane"
+    since, (last, reason) = bad[0][0], bad[-1]
+    message = f"{len(bad)} of the last {len(graded)} canaries were answered with garbage {_when(since, last, now)}: {reason}."
+    alert = Call(
+        want=Want.ALERT,
+        reason="GarbageAtTimes",
+        message=message,
+        severity=Severity.CRITICAL,
+        advice="Keep the transcripts: users get the same share of garbage. See whether it is one replica or one kind of request.",
+        evidence=(f"{len(bad)} of {len(graded)}", reason),
+    )
+    calls: tuple[Call, ...] = (alert,)
+    if len(bad) >= 2 * policy.garbage_count and now - since >= LASTING_S:
+        calls = (alert, structs.replace(alert, want=Want.PLAN_RESTART))
+    return Verdict(type=kind, status=Status.FALSE, reason="GarbageAtTimes", message=message, calls=calls)
 
 
 def _empty(f: Facts) -> Verdict | None:
