@@ -7,6 +7,8 @@ from watchdog.wording import ago, quoted, span
 
 GRACE_S = 20.0
 """systemd's own Restart= goes first: so long after the end it may still schedule something."""
+SIGNALLED_S = 900.0
+"""Who ends the server by hand to start it again does so sooner."""
 RECENT_S = 86400.0
 
 
@@ -52,6 +54,9 @@ def judge(f: Facts, now: float) -> Verdict:
     if life.ours and life.stop_asked_at is None:
         how = "the watchdog restarts it" if life.our_job else "the watchdog's restart has brought no new life yet"
         return Verdict(type=kind, status=Status.UNKNOWN, reason="Restarting", message=f"The unit is down: {how}.")
+    going_down = f.senses.last is not None and f.senses.last.shutting_down
+    if life.stop_asked_at is None and life.job is None and life.deaths and life.deaths[-1].signalled and not going_down:
+        return _signalled(life.deaths[-1], now)
     if life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked):
         return Verdict(
             type=kind,
@@ -97,6 +102,16 @@ def judge(f: Facts, now: float) -> Verdict:
         evidence=(said, f"unit {u.active_state}, result {u.result or 'unknown'}", "no stop job was seen"),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=(*_crashes(deaths, now), call))
+
+
+def _signalled(d: Death, now: float) -> Verdict:
+    """A SIGTERM that systemd did not send: it was meant by somebody, a person or a program, and nobody will start it again."""
+    message = f"Down for {span(now - d.t)} after a SIGTERM that no job of systemd's explains."
+    calls: tuple[Call, ...] = ()
+    if now - d.t >= SIGNALLED_S:
+        advice = "Start it if nobody meant to stop it, and find out who sent the signal: a script, a batch system, earlyoom."
+        calls = (Call(want=Want.ALERT, reason="EndedBySignal", message=message, advice=advice),)
+    return Verdict(type="UnitActive", status=Status.UNKNOWN, reason="EndedBySignal", message=message, calls=calls)
 
 
 def _said(d: Death) -> str:

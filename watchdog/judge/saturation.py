@@ -10,6 +10,8 @@ LONG_S = 480.0
 TURNED_AWAY = 10
 TURNED_AWAY_RATE = 0.05
 """So many users turned away, and such a part of all, are more than the edge of a burst."""
+LONG_QUEUE = 2
+"""A queue so many times as long as what runs is long."""
 WAIT_S = 30.0
 """A first token that takes longer is something that users notice."""
 
@@ -46,7 +48,9 @@ def judge(f: Facts, now: float) -> Verdict:
     waited = now - max(since, f.forgiven_at or since, f.pause.ended_at or since)
     stepping = f.work.stepped_at is not None and now - f.work.stepped_at < 120
     shown = f"{f.load()} {lasting(waited)}"
-    waits = len(chats) >= 2 or f.first_token_wait_s(now) > WAIT_S
+    running = f.work.figure("num_running_reqs", "running") or 0.0
+    # Whoever comes last waits until all that runs has ended, more than once.
+    waits = len(chats) >= 2 or f.first_token_wait_s(now) > WAIT_S or queue >= LONG_QUEUE * max(running, 8.0)
     if waited >= LONG_S and waits and stepping:
         message = f"Saturated: {shown}; first tokens take minutes, but the engine works as fast as it can."
         call = Call(

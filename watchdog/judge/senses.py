@@ -2,6 +2,7 @@
 
 from watchdog.judge.facts.senses import Senses
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.wording import span
 
 JOURNAL_S = 25.0
 """A journal that cannot be read is told after so long: a reader that is just being opened is no news."""
@@ -38,6 +39,12 @@ def judge(s: Senses, now: float) -> Verdict:
             advice="The watchdog or its installation is at fault: look at its own journal, and report it.",
         )
         return Verdict(type="Sighted", status=Status.FALSE, reason="SourceFails", message=message, calls=(call,))
+    unheard = s.unheard_s(now)
+    if unheard:
+        message = f"No line of the server has come for {span(unheard)}, though its counters move: its log is not read."
+        advice = "Look at systemd-journald.service and at the unit's StandardError=, then restart the watchdog."
+        call = Call(want=Want.ALERT, reason="LogSilent", message=message, advice=advice)
+        return Verdict(type="Sighted", status=Status.FALSE, reason="LogSilent", message=message, calls=(call,))
     if s.deaf(now):
         message = f"Log lines of the unit were lost{f' ({s.lost})' if s.lost else ''}: the silence of the log proves nothing."
         return Verdict(type="Sighted", status=Status.FALSE, reason="LogLinesLost", message=message)

@@ -10,6 +10,7 @@ WORST = (
     "ProcessesPresent",
     "SchedulerProgressing",
     "RequestsCompleting",
+    "ReplicasProgressing",
     "AnswersSane",
     "Started",
     "DevicesHealthy",

@@ -16,6 +16,7 @@ from watchdog.judge.facts.probes import Probes
 from watchdog.judge.facts.prompts import Prompts
 from watchdog.judge.facts.ranks import Ranks
 from watchdog.judge.facts.refusals import Refusals
+from watchdog.judge.facts.replicas import Replicas
 from watchdog.judge.facts.senses import Senses
 from watchdog.judge.facts.shapes import Shapes
 from watchdog.judge.facts.speed import Speed
@@ -46,6 +47,7 @@ class Facts:
         self.work = Work()
         self.probes = Probes()
         self.ranks = Ranks()
+        self.replicas = Replicas()
         self.answers = Answers()
         self.refusals = Refusals()
         self.pause = Pause()
@@ -145,6 +147,7 @@ class Facts:
             self.work,
             self.probes,
             self.ranks,
+            self.replicas,
             self.answers,
             self.refusals,
             self.pause,
@@ -156,6 +159,7 @@ class Facts:
             self.cache_use,
             self.memory,
             self.devices,
+            self.senses,
         ):
             fold.begin()
         self.start.begin(since)
@@ -178,7 +182,7 @@ class Facts:
         if self.life.ready_at is None:
             self.start.see_line(x, line)
         if line is None:
-            if "pdate " in x.message:
+            if "pdate" in x.message:
                 self.pause.see_text(x.written, x.message)
             return False
         if line.mark in WORK:
@@ -188,12 +192,14 @@ class Facts:
         return line.fatal or line.mark in (Mark.READY, Mark.SIGTERM)
 
     def _working(self, t: float, line: Line) -> None:
+        self.senses.hear(t)
         if line.mark is ACCESS:
             self.refusals.see_access(t, line)
             self.pause.see_access(t, line)
             return
         self._still_serves(t)
         self.work.see_batch(t, line)
+        self.replicas.see_batch(t, line)
         self.speed.see_batch(t, line)
         if line.mark is DECODE:
             self.accepted.see_batch(t, line)
@@ -262,6 +268,10 @@ class Facts:
             return
         self.metrics_failed_at = None
         self.work.see_metrics(x)
+        if self.work.scrape_moved_at == x.t:
+            self.senses.counted_at = x.t
+        if x.by_rank:
+            self.replicas.see_metrics(x)
         self.accepted.see_metrics(x, moving=self.work.scrape_moved_at == x.t)
         self.speed.see_metrics(x)
         self.prompts.see_metrics(x)
@@ -302,6 +312,7 @@ class Facts:
         self.forgiven_at = t
         self.probes.begin()
         self.work.forgive(t)
+        self.replicas.forgive(t)
         self.answers.errors.clear()
 
     def _settled(self, t: float) -> bool:

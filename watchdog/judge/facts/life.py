@@ -29,6 +29,7 @@ class Death:
         lived_s: from InactiveExitTimestamp to the end; None if unknown.
         ready: whether it had been ready.
         asked: whether a person, systemd or we had asked for it.
+        signalled: whether all that asked for it was a SIGTERM, of which systemd knows nothing.
         code: "exited", "killed" or "dumped" with its status, for people.
         mark: the fatal line that came last, and its text; None where there was none.
         inv: which life it was.
@@ -41,6 +42,7 @@ class Death:
         lived_s: float | None,
         ready: bool,
         asked: bool,
+        signalled: bool = False,
         code: str,
         mark: Mark | None,
         text: str,
@@ -50,6 +52,7 @@ class Death:
         self.lived_s = lived_s
         self.ready = ready
         self.asked = asked
+        self.signalled = signalled
         self.code = code
         self.mark = mark
         self.text = text
@@ -267,7 +270,8 @@ class Life:
         if self.ended:
             return
         self.ended = True
-        asked = self.stop_asked_at is not None or self.ours or (self.sigterm_at is not None and self.dying_at is None)
+        by_job = self.stop_asked_at is not None or self.ours
+        asked = by_job or (self.sigterm_at is not None and self.dying_at is None)
         code = f"{unit.exec_main_code or 'exited'} with status {unit.exec_main_status}"
         if unit.result == "oom-kill":
             code = "oom-kill"
@@ -280,6 +284,7 @@ class Life:
                 lived_s=None if self.since is None else max(0.0, t - self.since),
                 ready=self.ready_at is not None,
                 asked=asked,
+                signalled=asked and not by_job,
                 code=code,
                 mark=cause.mark if cause else None,
                 text=cause.message if cause else "",

@@ -6,6 +6,10 @@ PAUSE_S = 5.0
 """A pause of our own that is longer makes every deadline that passed meanwhile worthless."""
 SETTLE_S = 60.0
 """After such a pause nothing is concluded for so long."""
+HEARD_LEAST = 20
+"""So many lines of a server's work tell how often it prints one."""
+UNHEARD_S = 300.0
+"""Counters that move for so long without a line: the log is not read, whatever the reader says of itself."""
 LOST_LINES_S = 90.0
 """After journald said that it dropped lines, the silence of the log proves nothing for so long."""
 
@@ -22,6 +26,13 @@ class Senses:
         self.journal_down_since: float | None = None
         self.lost = 0
         self._dropped = 0
+        self.heard_at: float | None = None
+        """When the newest line of the present life's work (a batch, a request) that was read was written."""
+        self.heard = 0
+        self.counted_at: float | None = None
+        """When a scrape last showed that the present life works."""
+        self.heard_gap = 0.0
+        """The longest pause between two of them, in seconds."""
 
     def see(self, o: Self) -> bool:
         """Take in a self-report. True: we did not run for a while, so what is past must be forgiven."""
@@ -46,6 +57,24 @@ class Senses:
         self.lost_at = t
         self.lost = lines
 
+    def hear(self, t: float) -> None:
+        """A line of the server's work, written at `t`, was read."""
+        self.heard += 1
+        if self.heard_at is not None and t - self.heard_at > self.heard_gap:
+            self.heard_gap = t - self.heard_at
+        self.heard_at = t
+
+    def begin(self) -> None:
+        """A new life of the server: nothing of it was read yet."""
+        self.heard_at, self.heard_gap, self.heard, self.counted_at = None, 0.0, 0, None
+
+    def unheard_s(self, now: float) -> float:
+        """For how long the server has worked without one line of it being read, in seconds; 0 if that is not odd."""
+        if self.heard_at is None or self.counted_at is None or self.heard < HEARD_LEAST or now - self.counted_at > 60.0:
+            return 0.0
+        silent = self.counted_at - self.heard_at
+        return silent if silent >= max(UNHEARD_S, 3 * self.heard_gap) else 0.0
+
     def blind(self, now: float) -> bool:
         """Whether nothing may be concluded now."""
         return self._recent(self.paused_at, now, SETTLE_S) or self._recent(self.control_failed_at, now, SETTLE_S)
@@ -53,7 +82,7 @@ class Senses:
     def deaf(self, now: float) -> bool:
         """Whether the silence of the log proves nothing now."""
         journal_down = self.last is not None and self.last.journal_ok is False
-        return journal_down or self._recent(self.lost_at, now, LOST_LINES_S)
+        return journal_down or self._recent(self.lost_at, now, LOST_LINES_S) or self.unheard_s(now) > 0
 
     @staticmethod
     def _recent(t: float | None, now: float, span: float) -> bool:
