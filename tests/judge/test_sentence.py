@@ -200,3 +200,16 @@ def test_what_is_wrong_has_since_when_and_an_end() -> None:
     server.engine.conditions["UnitActive"] = Condition(type="UnitActive", status=Status.FALSE, reason="X", message="word " * 99)
     assert len(server.said()) <= LONGEST
     assert server.said().endswith("word…")
+
+
+def test_a_server_whose_generation_is_paused_is_not_called_well() -> None:
+    """Users wait as long as it lasts (seen with 0.5.23: /health says 503, and the line of the call is all that the log has)."""
+    server = Server()
+    server.ask(30, **GOOD)
+    server.see(Log(t=31.0, inv=INV, message='INFO:     127.0.0.1:40000 - "POST /pause_generation HTTP/1.1" 200 OK'))
+
+    assert server.ask(30, probe="health", outcome="status", status=503, total_s=20.0) == (
+        "generation is paused for 30 s: somebody called /pause_generation"
+    )
+    server.see(Log(t=62.0, inv=INV, message='INFO:     127.0.0.1:40000 - "POST /continue_generation HTTP/1.1" 200 OK'))
+    assert server.ask(5, **GOOD).startswith("serving")

@@ -48,6 +48,8 @@ def _whole(engine: Engine, now: float) -> str:
         started = engine.conditions.get("Started")
         return _short(started.message) if started is not None else "starting"
     if phase is Phase.SERVING:
+        if f.pause.since is not None and f.pause.holds(now):
+            return f"generation is paused {lasting(now - f.pause.since)}: {f.pause.said}"
         if doubt:
             return f"in doubt: {_short(doubt[0].message)}"
         return _odd_answer(f, now) or _well(f, engine, now)
