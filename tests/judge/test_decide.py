@@ -151,3 +151,24 @@ def test_alerts_are_told_on_their_edge_and_cleared() -> None:
     assert decided(f, ledger=ledger, now=1100.0) == []
     assert actions(decided(f, ledger=ledger, now=1300.0)) == ["clear"]
     assert decided(f, ledger=ledger, now=1400.0) == []
+
+
+def test_a_restart_of_ours_that_an_earlier_daemon_began_is_no_death() -> None:
+    """A daemon that begins in the middle of the stop hears of its job before it hears of the unit."""
+    f = Facts()
+    f.see(Job(t=0.0, phase="new", job="restart", mine=True))
+    f.see(unit(0.1, active="deactivating", sub="stop-sigterm"))
+    f.see(Job(t=20.0, inv=INV, phase="removed", job="restart", result="done", mine=True))
+    f.see(unit(20.1, inv=NEXT))
+
+    assert [d.asked for d in f.life.deaths] == [True]
+
+
+def test_a_job_of_somebody_else_that_was_there_before_us_holds_until_its_end() -> None:
+    f = Facts()
+    f.see(Job(t=0.0, phase="new", job="restart"))
+    f.see(unit(0.1))
+    assert stand_down(f, 1.0) == "a restart job of somebody else is running"
+
+    f.see(unit(20.1, inv=NEXT))
+    assert stand_down(f, 21.0) is None

@@ -148,6 +148,10 @@ class Life:
         """Take in systemd's view."""
         if self.first_seen is None:
             self.first_seen = o.t
+            # A job that was there before us is told before the unit: the life that it is about is only known now.
+            self._job_of = o.inv
+            if self.our_job and o.active_state == "deactivating":
+                self.ended_by_us = o.inv
         before = self.unit
         self.unit = o
         if o.inv is not None and o.inv != self.inv:
