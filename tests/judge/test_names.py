@@ -8,7 +8,7 @@ from watchdog.judge import names, shape
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.verdict import Status, Verdict
-from watchdog.observation import Answer, Probe, Server, Unit
+from watchdog.observation import Answer, Log, Probe, Server, Unit
 
 INV = "a" * 32
 
@@ -135,3 +135,14 @@ def test_a_shape_that_was_learned_before_names_were_kept_learns_them() -> None:
     served(f, ["kimi"])
     chat(f, 100.0, "prod")
     assert learned.shape.served == "kimi" and shape.judge(f, 101.0).status is Status.TRUE
+
+
+def test_weights_that_were_replaced_while_it_ran_bring_another_name_and_no_alarm() -> None:
+    """Measured with 0.5.23: after /update_weights_from_disk the path takes the place of --served-model-name."""
+    f = life(served_model_name="kimi", model_path="/models/K")
+    f.see(Log(t=3.0, inv=INV, message='INFO:     127.0.0.1:1 - "POST /update_weights_from_disk HTTP/1.1" 400 Bad Request'))
+    served(f, ["/models/K2"], asked="kimi")
+    assert verdict(f).reason == "OtherModelServed"
+
+    f.see(Log(t=71.0, inv=INV, message='INFO:     127.0.0.1:1 - "POST /update_weights_from_disk HTTP/1.1" 200 OK'))
+    assert (verdict(f).status, verdict(f).reason) == (Status.TRUE, "WeightsReplaced")

@@ -21,6 +21,10 @@ def judge(f: Facts) -> Verdict:
     if f.life.phase() is not Phase.SERVING or names.seen < SURE:
         message = "GET /v1/models has not told its names yet."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message=message)
+    if f.pause.updated_at is not None:
+        # From then on SGLang lists the path that they were loaded from (tokenizer_manager.py, 0.5.23).
+        message = f"Its weights were replaced while it ran; /v1/models lists {_listed(names.served)} since."
+        return Verdict(type=kind, status=Status.TRUE, reason="WeightsReplaced", message=message)
     found = misnamed(server.args if server is not None else {}, names.asked, names.served, names.adapters)
     if found is None:
         message = f"The server has the model {_listed(names.served)}."
@@ -64,7 +68,8 @@ def _other_server(args: Mapping[str, Any], served: list[str], listed: str) -> Mi
     return Misnamed(
         "OtherModelServed",
         f"The unit was started with --{flag.replace('_', '-')} {name}, and /v1/models at its address lists {listed}.",
-        "Something else answers at base_url, such as a proxy or another server: check base_url, and `ss -ltnp` for the port.",
+        "Something else answers at base_url, such as a proxy or another server: check base_url, and `ss -ltnp` for the port. "
+        "(If its weights were replaced while it ran, the path that they came from is listed: then all is well.)",
     )
 
 

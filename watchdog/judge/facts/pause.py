@@ -20,6 +20,8 @@ class Pause:
         self.since: float | None = None
         self.said = ""
         self.ended_at: float | None = None
+        self.updated_at: float | None = None
+        """When the weights of this life were last replaced."""
         self._health_ok_at: float | None = None
         self._health_failed_at: float | None = None
 
@@ -30,6 +32,8 @@ class Pause:
             return
         if path.startswith("/update_weights"):
             self._end(t)  # said when the update is over, whatever came of it
+            if 200 <= line.fields.get("status", 0) < 300:
+                self.updated_at = t
         elif not 200 <= line.fields.get("status", 0) < 300:
             return
         elif path.startswith(GOES_ON):
