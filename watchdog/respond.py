@@ -7,7 +7,7 @@ from watchdog import config
 from watchdog.act import evidence
 from watchdog.act.attempt import Outcome
 from watchdog.act.followed import Followed
-from watchdog.act.restart import restart, see_through
+from watchdog.act.restart import patience, restart, see_through
 from watchdog.act.scene import Scene
 from watchdog.background import Background
 from watchdog.judge.verdict import Action, Intent, Severity, Want
@@ -180,11 +180,13 @@ class Responder:
         order.stage = "job"
         await self.save()
         self._report("begun", order.reason, f"restarting {watch.server.unit}")
+        stop_s, kill_s = patience(order.reason, watch.server.restart.stop_limit_s)
         outcome = await restart(
             self._bus,
             watch.server.unit,
             watch.clock,
-            stop_limit_s=watch.server.restart.stop_limit_s,
+            stop_limit_s=stop_s,
+            kill_limit_s=kill_s,
             inv=order.inv,
             down=down,
             begun=self._remember,
@@ -314,6 +316,7 @@ class Responder:
         if order is None or order.stage != "job":
             return
         outcome = None
+        stop_s, kill_s = patience(order.reason, watch.server.restart.stop_limit_s)
         while outcome is None:
             if not await self._bus.until_connected(BUS_LOOK_S):
                 continue
@@ -323,7 +326,8 @@ class Responder:
                     watch.server.unit,
                     watch.clock,
                     order.job,
-                    stop_limit_s=watch.server.restart.stop_limit_s,
+                    stop_limit_s=stop_s,
+                    kill_limit_s=kill_s,
                     inv=order.inv,
                 )
             except SystemdError:

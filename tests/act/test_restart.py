@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from watchdog.act.attempt import Outcome
-from watchdog.act.restart import restart, see_through
+from watchdog.act.restart import patience, restart, see_through
 from watchdog.act.rights import Rights, rights
 from watchdog.clock import FakeClock
 from watchdog.systemd import RESYNC, BusUnavailableError, NoAnswerError, Signal, SystemdError, UnitState
@@ -318,3 +318,12 @@ async def test_rights(job: Callable[[], SystemdError], kill: Callable[[], System
     bus.job, bus.kill_error = job(), kill()
     assert await rights(bus, "a.service") == want  # type: ignore[arg-type]
     assert bus.calls == [("restart", "triggering"), ("kill", "control", signal.SIGCONT)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit", "want"),
+    [("SchedulerHung", 180.0, (180.0, 120.0)), ("ProcessGone", 180.0, (30.0, 270.0)), ("ProcessGone", 30.0, (30.0, 120.0))],
+)
+def test_a_drain_that_is_in_vain_is_not_waited_for(reason: str, limit: float, want: tuple[float, float]) -> None:
+    """A scheduler that has exited with 0, seen with 0.5.23: the main process waits for its requests until SIGKILL."""
+    assert patience(reason, limit) == want

@@ -22,7 +22,16 @@ from watchdog.clock import Clock
 from watchdog.systemd import Bus, JobConflictError, NoAnswerError, NoSuchUnitError, SystemdError, UnitState
 
 KILL_LIMIT_S = 120.0
+VAIN_DRAIN_S = 30.0
+"""A server whose engine is gone waits for requests that never end, until it is killed (measured with 0.5.23)."""
+ENGINE_GONE = ("ProcessGone",)
 START_LIMIT_S = 3600.0
+
+
+def patience(reason: str, stop_limit_s: float) -> tuple[float, float]:
+    """How long a stop for this reason may take before SIGKILL, and after it; in sum as long as for any other reason."""
+    stop_s = min(stop_limit_s, VAIN_DRAIN_S) if reason in ENGINE_GONE else stop_limit_s
+    return stop_s, KILL_LIMIT_S + stop_limit_s - stop_s
 
 
 async def restart(

@@ -144,7 +144,10 @@ class Restarting(Section, frozen=True, kw_only=True):
     stop_limit_s: Annotated[
         float,
         Meta(ge=30, le=7200),
-        _doc("A stop that we ordered and that has not ended after so many seconds is ended with SIGKILL."),
+        _doc(
+            "A stop that we ordered and that has not ended after so many seconds is ended with SIGKILL; where the engine is "
+            "gone, so that nothing in flight can end, after 30."
+        ),
     ] = 180.0
     recover_limit_s: Annotated[
         Seconds, _doc("A start-up without a learned duration is expected to be verified within so many seconds.")
