@@ -17,6 +17,8 @@ SOCKET = "/run/sglang-watchdog-stacks.sock"
 CONFIG = "/etc/wd/sglang-watchdog.toml"
 SECRET = "s3cr3tXYZ0123456789"
 LONG = 60.0
+SEEN = f"ProtectHome=no\nBindReadOnlyPaths={ROOT}"
+"""The checkout may lie in a home, or below /tmp: DynamicUser= has one of its own, whatever PrivateTmp= says (systemd.exec(5))."""
 
 SERVER = Server(
     "sglang",
@@ -81,7 +83,7 @@ def host(box: Box) -> Iterator[Box]:
         box.write(f"/etc/systemd/system/{name}", (UNITS / name).read_text())
     box.write(
         "/etc/systemd/system/sglang-watchdog-stacks@.service.d/test.conf",
-        f"[Service]\nProtectHome=no\nPrivateTmp=no\nExecStart=\nExecStart={sys.executable} -I -m watchdog.stacks {CONFIG}\n",
+        f"[Service]\n{SEEN}\nExecStart=\nExecStart={sys.executable} -I -m watchdog.stacks {CONFIG}\n",
     )
     box.write("/etc/systemd/system/other.service", "[Service]\nExecStart=/bin/sleep 602\n")
     box.write("/etc/systemd/system/pretender.service", PRETENDER)
@@ -224,9 +226,8 @@ def test_its_sandbox_lets_it_read_and_nothing_else(dog: Watchdog) -> None:
     shipped = (UNITS / "sglang-watchdog-stacks@.service").read_text()
     pid = box.show("other.service", "MainPID")
     text = re.sub(r"^ExecStart=.*", f"ExecStart={sys.executable} -I /opt/try.py {pid}", shipped, flags=re.MULTILINE)
-    text = text.replace("StandardInput=socket", "Type=oneshot\nStandardOutput=file:/run/tried").replace(
-        "ProtectHome=yes", "ProtectHome=no"
-    )
+    text = text.replace("StandardInput=socket", "Type=oneshot\nStandardOutput=file:/run/tried")
+    text = text.replace("ProtectHome=yes", SEEN)
     box.unit("trial.service", text.replace("RuntimeMaxSec=20\n", ""))
     box.run("systemctl", "start", "trial.service")
     tried = dict(line.split(" ", 1) for line in box.run("cat", "/run/tried").stdout.splitlines())
