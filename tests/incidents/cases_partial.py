@@ -180,3 +180,46 @@ def one_replica_of_four_hangs(s: Sim) -> None:
 def one_replica_of_four_has_nothing_to_do(s: Sim) -> None:
     replica = cycle(("DP0", "DP1", "DP3"))
     s._rank0 = lambda: "DP2" if s.now < T - 5 else next(replica)  # type: ignore[method-assign]
+
+
+@case(
+    "prompts in the log",
+    until=2200,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu"),
+    restart=must(1520, 2000),
+    watchdog_s=20000.0,
+)
+def a_prompt_looks_like_a_log(s: Sim) -> None:
+    """With --log-requests a user's text is in the journal: it must not make us blind for what comes later."""
+
+    def prompt() -> None:
+        s.log("Receive: obj=GenerateReqInput(rid='1f2e', text='Explain this:")
+        s.log(wording.SIGTERM)
+        s.exception("RuntimeError: CUDA error: an illegal memory access was encountered", 1)
+        s.log("Start update_weights. Load format=auto")
+        s.log("', sampling_params={})", "bare")
+
+    s.at(T, prompt)
+    s.at(1500 - 4, lambda: s.user(2000, 3000) and None)
+    s.at(1500, lambda: setattr(s.engine, "stuck", True))
+
+
+@case(
+    "one of two front ends",
+    until=2600,
+    variants=("plain", "no-metrics", "0.5.9"),
+    alert=must(T + 60, T + 1600, "front end"),
+    rate=0.05,
+    args={"tokenizer_worker_num": 2},
+)
+def one_of_two_tokenizers_is_dead(s: Sim) -> None:
+    """Each second request hangs in the front end, canaries and health checks too, while the engine idles."""
+    turn = count()
+    good = s.looks.good_answer
+
+    def chat() -> dict[str, Any]:
+        if s.now > T and next(turn) % 2:
+            return {"outcome": "timeout", "total_s": 60.0}
+        return {"outcome": "ok", "status": 200, "ttft_s": 0.05, "total_s": 0.3, "answer": good()}
+
+    s.looks.chat_as = chat

@@ -9,18 +9,26 @@ Three ways to stand still behind an open port, each with its own evidence:
 CPU time is no evidence: an idle scheduler spins at 100 % (measured with SGLang 0.5.23).
 """
 
+from itertools import pairwise
+
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts import probes as p
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
-from watchdog.wording import ago, span
+from watchdog.wording import ago, counted, span
 
 SHALLOW_S = 0.9
 """A /health that generates never answers faster than 1 s (it polls once a second; http_server.py, 0.4.10 and later)."""
 LONGEST_PATIENCE_S = 1800.0
 SILENT_S = 30.0
 """An engine that last moved so long ago, with failed probes, is told as silent; before that, only the probes are told."""
+PART_WINDOW_S = 1800.0
+PART_TURNS = 3
+PART_SHARE = 0.2
+"""So often within that window a canary was lost and the next one was not, and such a part of all of them was lost."""
+PROMPT_SHARE = 0.25
+"""An answer within such a share of its limit came at once: the server is not crowded."""
 WATCHDOG_DEFAULT_S = 300.0
 """SGLang's --watchdog-timeout (server_args.py)."""
 
@@ -44,7 +52,7 @@ def judge(f: Facts, policy: Judging, now: float) -> list[Verdict]:
             _unknown("SchedulerProgressing", f.senses.said(now), "Blind"),
             _unknown("RequestsCompleting", f.senses.said(now), "Blind"),
         ]
-    return [hung(f, policy, now), stalled(f, policy, now)]
+    return [hung(f, policy, now), reaching(f, policy, now)]
 
 
 def _unknown(kind: str, why: str, reason: str = "NotServing") -> Verdict:
@@ -231,11 +239,38 @@ def _engine_watchdog_due(f: Facts, silence: float, now: float) -> str | None:
     return None
 
 
+def reaching(f: Facts, policy: Judging, now: float) -> Verdict:
+    """RequestsCompleting: stalled, or only some requests never answered, or well."""
+    whole = stalled(f, policy, now)
+    return whole if whole.status is Status.FALSE else _in_part(f, now) or whole
+
+
+def _in_part(f: Facts, now: float) -> Verdict | None:
+    """Canaries that never come back between others that come back at once: a part of the front end or of the engine is dead."""
+    chats = [a for a in f.probes.attempts if a.probe.probe in ("chat", "prefix") and now - a.ended < PART_WINDOW_S]
+    lost = [a for a in chats if a.failed and a.connected]
+    good = [a for a in chats if a.probe.outcome == "ok"]
+    turns = sum(a.failed and a.connected and b.probe.outcome == "ok" for a, b in pairwise(chats))
+    crowded = any((a.probe.total_s or 0.0) > PROMPT_SHARE * (a.probe.limit_s or 60.0) for a in good)
+    if turns < PART_TURNS or crowded or len(lost) < PART_SHARE * len(chats):
+        return None
+    message = (
+        f"{len(lost)} of {counted(len(chats), 'canary', 'canaries')} within {span(PART_WINDOW_S)} had no answer, "
+        f"the others came at once: some requests are lost ({f.load()})."
+    )
+    advice = (
+        "Look at the workers of the front end (--tokenizer-worker-num) and at the replicas; a restart in a quiet moment may help."
+    )
+    call = Call(want=Want.ALERT, reason="SomeRequestsLost", message=message, advice=advice, evidence=tuple(p.said(lost)))
+    return Verdict(type="RequestsCompleting", status=Status.FALSE, reason="SomeRequestsLost", message=message, calls=(call,))
+
+
 def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
-    """RequestsCompleting: does what the engine does reach users, and does it take requests in?"""
+    """Does what the engine does reach users, and does it take requests in?"""
     kind = "RequestsCompleting"
     work = f.work
-    chats = f.probes.failures_since(-1e18, ("chat", "prefix"))
+    paused_until = f.pause.ended_at or -1e18
+    chats = [a for a in f.probes.failures_since(-1e18, ("chat", "prefix")) if a.began >= paused_until]
     good = f.probes.last_answer(("chat", "prefix"))
     ended = work.ended_at
     if not chats:
@@ -250,7 +285,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
         return Verdict(
             type=kind, status=Status.TRUE, reason="Completing", message=f"A request was seen to end {ago(now - reached)}."
         )
-    begun = max(chats[0].began, f.forgiven_at or chats[0].began, f.pause.ended_at or chats[0].began)
+    begun = max(chats[0].began, f.forgiven_at or chats[0].began)
     completing = work.ends_seen and ended is not None and ended > begun
     if ended is not None and completing and now - ended > 2 * policy.stall_s:
         # Long ago: what failed since then is the present trouble.

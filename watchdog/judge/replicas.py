@@ -8,7 +8,7 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.replicas import Replica
 from watchdog.judge.facts.work import FRESH_S, IDLE_S
-from watchdog.judge.progress import patience
+from watchdog.judge.progress import PROMPT_SHARE, patience
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, span
 
@@ -16,8 +16,6 @@ CANARIES = 3
 """So many canaries that time out while others are answered at once: requests go to the replicas in turn."""
 CANARIES_ALONE = 6
 """…and so many where no line of the silent replica tells of work in hand."""
-PROMPT_SHARE = 0.25
-"""An answer within such a share of its limit came at once: the server is not crowded."""
 
 
 def judge(f: Facts, policy: Judging, now: float) -> Verdict:

@@ -12,7 +12,7 @@ CANARIES = frozenset({"CanaryErrors", "GarbageAnswers", "GarbageAtTimes", "Garba
 ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"})
 SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
 SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
-WORK = frozenset({"QueueFull", "Saturated", "Nan"}) | SPECULATION
+WORK = frozenset({"QueueFull", "Saturated", "SomeRequestsLost", "Nan"}) | SPECULATION
 GPU_SIGNS = frozenset({"GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced"})
 
 LOST_DEVICES = frozenset({"DeviceFault", "DeviceLost", "DriverWedged", "DriverGone", "DriverMismatch"})

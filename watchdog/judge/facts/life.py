@@ -91,6 +91,8 @@ CAUSES = (
     Mark.CHILD_DEAD,
     Mark.EXCEPTION,
 )
+DRAIN_TOLD_S = 12.0
+"""A server that drains says so every 5 s, and answers no /health with 200 (http_server.py, tokenizer_manager.py)."""
 TRACEBACK_S = 5.0
 """The last line of a traceback that comes so soon after a fatal line names its cause."""
 
@@ -133,6 +135,7 @@ class Life:
         self.proven = False
         """True once the API of this very life has answered, or its ready line was read."""
         self.sigterm_at: float | None = None
+        self._drain_told_at: float | None = None
         self.dying_at: float | None = None
         """The first fatal line of this life: from here on it may be mute and end by itself."""
         self.dying_line: Line | None = None
@@ -224,7 +227,9 @@ class Life:
             if self.dying_at is None:
                 self.ready_at, self.ready_how, self.proven = o.written, "its ready line", True
         elif mark is Mark.SIGTERM:
-            self.sigterm_at = o.written
+            self.sigterm_at = self._drain_told_at = o.written
+        elif mark in (Mark.DRAINING, Mark.HEALTH_DRAINING):
+            self._drain_told_at = o.written
         elif line.fatal or mark in (Mark.SIGQUIT, Mark.DYING):
             if self.dying_at is None:
                 self.dying_at, self.dying_line = o.written, line
@@ -246,11 +251,20 @@ class Life:
             self.deaths[-1].blame(line)
 
     def see_probe(self, o: Probe) -> None:
-        """An answer of the API proves that this life is ready (it is 503 while it starts)."""
+        """An answer of the API proves that this life is ready (it is 503 while it starts), and that it does not drain."""
+        self._disprove_drain(o)
         if o.inv != self.inv or self.ready_at is not None or not self.active or self.port_taken or self.dying_at is not None:
             return
         if o.outcome == "ok" and o.probe in ("health", "chat", "ready"):
             self.ready_at, self.ready_how, self.proven = o.t, f"its answer to {o.probe}", True
+
+    def _disprove_drain(self, o: Probe) -> None:
+        """A line about a SIGTERM may be no more than a user's text in the log."""
+        told = self._drain_told_at
+        if self.sigterm_at is None or told is None or o.inv != self.inv or self.stop_asked_at is not None:
+            return
+        if o.probe == "health" and o.outcome == "ok" and o.t - (o.total_s or 0.0) > told + DRAIN_TOLD_S:
+            self.sigterm_at = self._drain_told_at = None
 
     def survived(self) -> None:
         """It serves on after a fatal line: the line was not about its life."""

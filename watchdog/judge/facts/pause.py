@@ -1,10 +1,12 @@
 """Is generation paused on purpose? Weight updates and POST /pause_generation stop the engine without a fault."""
 
+from watchdog.judge.facts.work import PROBE_TOKENS
 from watchdog.observation import Probe
 from watchdog.sglang.loglines import Line
 
 STOPS = ("/pause_generation", "/release_memory_occupation", "/init_weights_update_group")
 GOES_ON = ("/continue_generation", "/resume_memory_occupation")
+GOES_ON_S = 60.0
 LONGEST_S = 1800.0
 """A pause that nobody ends is believed for so long."""
 
@@ -46,6 +48,11 @@ class Pause:
         if "Start update_weights." in message or "Update engine weights online from disk begin" in message:
             self.since, self.said = t, "its weights are being updated"
         elif "Update weights end." in message:
+            self._end(t)
+
+    def see_prefill(self, t: float, tokens: float) -> None:
+        """Requests that are let in long after show that there is no pause; before an update those in flight still end."""
+        if self.since is not None and tokens > PROBE_TOKENS and t > self.since + GOES_ON_S:
             self._end(t)
 
     def _end(self, t: float) -> None:
