@@ -152,7 +152,8 @@ def _errors(f: Facts, now: float) -> Verdict | None:
     ended = f.work.ended_at
     run = f"{len(errors)} canaries in a row" if len(errors) > 1 else "1 canary"
     message = f"{run} failed at once {_when(errors[0].t, last.t, now)} ({what}{f': {last.detail[:120]}' if last.detail else ''})"
-    reaching = ended is not None and ended > errors[0].t + 5
+    answered = f.refusals.answered_at
+    reaching = any(t is not None and t > errors[0].t + 5 for t in (ended, answered))
     if len(errors) < 4 or lasting < ERRORS_S or reaching:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="CanaryErrors", message=f"{message}.")
     if last.outcome == "malformed":

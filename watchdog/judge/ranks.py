@@ -64,7 +64,8 @@ def _dying(f: Facts, now: float) -> Verdict | None:
     text = quoted((life.cause or life.dying_line).message)
     diagnose = Call(want=Want.DIAGNOSE, reason="FatalLine", message=f"A fatal line: {text}", severity=Severity.WARNING)
     served_since = f.probes.last_answer(("chat",)) or 0.0
-    if f.work.stepped_at is not None and f.work.stepped_at > life.dying_at + 10 and age > 20:
+    stepped_at = f.work.surely_stepped_at
+    if stepped_at is not None and stepped_at > life.dying_at + 10 and age > 20:
         message = f"It printed a fatal line {ago(age)} ({text}), but goes on working."
         return Verdict(
             type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineSurvived", message=message, calls=(diagnose,)

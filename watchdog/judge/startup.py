@@ -34,7 +34,8 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     learned = f.learned_step_s(title)
     if learned is not None and 3 * learned > limit:
         limit = 3 * learned
-    if f.ranks.cpu_rate is not None and f.ranks.cpu_rate > CPU_BUSY_CORES * max(1, f.rank_count()):
+    unseen = f.ranks.last is None
+    if unseen or (f.ranks.cpu_rate is not None and f.ranks.cpu_rate > CPU_BUSY_CORES * max(1, f.rank_count())):
         limit *= 2
     where = f"{title}{f' {start.bar:.0%}' if start.bar is not None else ''}"
     if life.dying_at is not None:
@@ -49,9 +50,9 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         f"phase {where}",
         f"last progress {ago(silence)}: {start.progress_by}",
         "memory, GPU memory and reading stand still",
-        "no compiler",
+        "the unit's processes were not seen" if unseen else "no compiler",
     )
-    still = "no line, no growing memory, no reading, no compiler"
+    still = f"no line, no growing memory, no reading{'' if unseen else ', no compiler'}"
     message = f"Stuck in {where} for {span(silence)}: {still}; the last sign: {start.progress_by}."
     call = Call(
         want=Want.RESTART,

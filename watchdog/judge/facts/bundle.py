@@ -205,6 +205,7 @@ class Facts:
             self.accepted.see_batch(t, line)
         else:
             self.prompts.see_prefill(line)
+            self.pause.see_prefill(t, line.fields.get("new_token", 0.0))
 
     def _line(self, x: o.Log, line: Line) -> None:
         t = x.written
@@ -270,6 +271,8 @@ class Facts:
         self.work.see_metrics(x)
         if self.work.scrape_moved_at == x.t:
             self.senses.counted_at = x.t
+            if self.work.surely_stepped_at is not None:
+                self._still_serves(self.work.surely_stepped_at)
         if x.by_rank:
             self.replicas.see_metrics(x)
         self.accepted.see_metrics(x, moving=self.work.scrape_moved_at == x.t)

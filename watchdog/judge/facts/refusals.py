@@ -19,6 +19,8 @@ class Refusals:
         self.served: deque[float] = deque(maxlen=50)
         self.logged: deque[tuple[float, int]] = deque(maxlen=400)
         """(t, status) of access lines with a refusal."""
+        self.answered_at: float | None = None
+        """When the server last said in its access log that it answers somebody's POST."""
 
     def see_probe(self, o: Probe) -> None:
         """Take in a probe of ours."""
@@ -32,3 +34,5 @@ class Refusals:
         status = int(line.fields.get("status", 0))
         if status >= 300:
             self.logged.append((t, status))
+        elif line.text.get("method") == "POST":
+            self.answered_at = t

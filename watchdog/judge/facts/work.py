@@ -20,7 +20,8 @@ PACE_MEMORY_S = 1800.0
 IDLE_S = 35.0
 """Gauges of an idle engine are right after 30 s at the latest (SGLang, all versions)."""
 CHUNK_LEAST = 2048
-"""A prefill of so many tokens is likely to be one chunk of several (--chunked-prefill-size is 2,048 or more)."""
+"""A prefill of so many tokens, and none was larger, is likely to be one chunk of several (--chunked-prefill-size is 2,048 or
+more)."""
 SAME_S = 15.0
 """A batch line and a scrape that are no further apart may tell of the same step."""
 PROBE_TOKENS = 64
@@ -50,6 +51,8 @@ class Work:
         """A new life: nothing was seen of it yet."""
         self.stepped_at: float | None = None
         """When the engine last moved: a batch line, or a counter of steps or tokens that grew."""
+        self.surely_stepped_at: float | None = None
+        """The same at the earliest: what a scrape shows may have happened just after the scrape before it."""
         self.ended_at: float | None = None
         """When a request was last seen to end (counters), and so reached its user."""
         self.ends_seen = False
@@ -68,6 +71,8 @@ class Work:
         self.counters_seen = False
         self._counters: dict[str, float] = {}
         self._gaps: deque[tuple[float, float]] = deque()
+        self._largest = 0.0
+        """Tokens of the largest prefill so far: a full chunk, where prompts are longer than one."""
         self._prefill_pace: deque[float] = deque(maxlen=64)
         """Seconds that a prefilled token took, of the last prefills."""
         self.turned_away = TurnedAway()
@@ -82,24 +87,30 @@ class Work:
         """Take in a Prefill or Decode line that was written at `t`."""
         f = line.fields
         if line.mark is PREFILL:
-            self._learn_prefill(t)
+            self._learn_prefill(t, line)
+            self._largest = max(self._largest, f.get("new_token", 0.0))
             self._prefill_before, self.prefill = self.prefill, Batch(t, f)
             if f.get("new_token", 0) > 1 or f.get("new_seq", 0) > 1:
                 self.admitted_at = t
         else:
-            self._learn_prefill(t)
+            self._learn_prefill(t, line)
             self._prefill_before, self.decode = self.prefill, Batch(t, f)
             if "accept_len" in f:
                 self.accept.append((t, f["accept_len"], f.get("running", 0.0)))
         if f.get("new_token", 0) > PROBE_TOKENS or f.get("running", 0) > 0 or f.get("queue", 0) > 1:
             self.worked_at = t
         self._step(t, line)
+        if self.surely_stepped_at is None or t > self.surely_stepped_at:
+            self.surely_stepped_at = t
         self._queue(t, f.get("queue"))
 
-    def _learn_prefill(self, t: float) -> None:
-        """A line after a prefill line says how long that prefill took at most."""
+    def _learn_prefill(self, t: float, line: Line) -> None:
+        """A line after a prefill line says how long that prefill took at most, if there was no pause between them."""
         last = self.prefill
-        if last is not None and last.t == self.stepped_at and last.fields.get("new_token", 0) >= 256 and 0 < t - last.t < 600:
+        if last is None or last.t != self.stepped_at or last.fields.get("new_token", 0) < 256 or not 0 < t - last.t < 600:
+            return
+        waiting = last.fields.get("queue", 0) > 0 or last.fields.get("pending_token", 0) > 0
+        if line.mark is DECODE or line.fields.get("running", 0) > 0 or waiting:
             self._prefill_pace.append((t - last.t) / last.fields["new_token"])
 
     def see_metrics(self, o: Metrics) -> None:
@@ -128,6 +139,8 @@ class Work:
         if moved:
             self._step(o.t)
             self.scrape_moved_at = o.t
+            if self.scrape is not None and self.scrape.t > (self.surely_stepped_at or -1e18):
+                self.surely_stepped_at = self.scrape.t
         self.scrape = o
         self._queue(o.t, values.get("num_queue_reqs"))
         running = values.get("num_running_reqs")
@@ -174,7 +187,7 @@ class Work:
         if before is None:
             return False
         f = before.fields
-        return f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) >= CHUNK_LEAST
+        return f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) >= max(CHUNK_LEAST, self._largest)
 
     def _queue(self, t: float, queue: float | None) -> None:
         if queue is None:
