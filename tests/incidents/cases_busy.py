@@ -239,6 +239,15 @@ def generation_paused(s: Sim) -> None:
     s.at(T + 600, go_on)
 
 
+@case("pause", until=T + 3000, variants=("plain", "no-metrics", "0.5.9"), alert=must(T + 1800, T + 1900, "continue_generation"))
+def pause_that_is_forgotten(s: Sim) -> None:
+    def pause() -> None:
+        s.log(wording.access("10.0.0.9:41000", "POST", "/pause_generation", 200))
+        s.engine.paused = True
+
+    s.at(T, pause)
+
+
 @case("pause", until=1500, variants=("plain", "0.5.9"), alert=NOT)
 def weights_updated(s: Sim) -> None:
     def begin() -> None:

@@ -16,11 +16,13 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts import probes as p
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
-from watchdog.wording import ago, counted, span
+from watchdog.wording import ago, counted, lasting, span
 
 SHALLOW_S = 0.9
 """A /health that generates never answers faster than 1 s (it polls once a second; http_server.py, 0.4.10 and later)."""
 LONGEST_PATIENCE_S = 1800.0
+WAITED_S = 15.0
+"""A probe that failed sooner was not kept waiting."""
 SILENT_S = 30.0
 """An engine that last moved so long ago, with failed probes, is told as silent; before that, only the probes are told."""
 PART_WINDOW_S = 1800.0
@@ -45,8 +47,7 @@ def judge(f: Facts, policy: Judging, now: float) -> list[Verdict]:
     if f.life.dying_at is not None:
         return [_unknown("SchedulerProgressing", "the server is dying"), _unknown("RequestsCompleting", "the server is dying")]
     if f.pause.holds(now):
-        why = f"generation is paused: {f.pause.said}"
-        return [_unknown("SchedulerProgressing", why, "Paused"), _unknown("RequestsCompleting", why, "Paused")]
+        return _paused(f, now)
     if f.senses.blind(now):
         return [
             _unknown("SchedulerProgressing", f.senses.said(now), "Blind"),
@@ -55,8 +56,22 @@ def judge(f: Facts, policy: Judging, now: float) -> list[Verdict]:
     return [hung(f, policy, now), reaching(f, policy, now)]
 
 
-def _unknown(kind: str, why: str, reason: str = "NotServing") -> Verdict:
-    return Verdict(type=kind, status=Status.UNKNOWN, reason=reason, message=why[:1].upper() + why[1:] + ".")
+def _paused(f: Facts, now: float) -> list[Verdict]:
+    """A restart would undo what somebody does on purpose; that it may have been forgotten is told."""
+    why = f"generation is paused: {f.pause.said}"
+    calls: tuple[Call, ...] = ()
+    if f.pause.since is not None and f.pause.forgotten(now):
+        message = f"Generation has been paused {lasting(now - f.pause.since)}: {f.pause.said}; nobody is answered."
+        advice = (
+            "If it was forgotten: POST /continue_generation, or /resume_memory_occupation after a release of memory. What is "
+            "paused on purpose is not restarted."
+        )
+        calls = (Call(want=Want.ALERT, reason="PausedLong", message=message, advice=advice),)
+    return [_unknown("SchedulerProgressing", why, "Paused", calls), _unknown("RequestsCompleting", why, "Paused")]
+
+
+def _unknown(kind: str, why: str, reason: str = "NotServing", calls: tuple[Call, ...] = ()) -> Verdict:
+    return Verdict(type=kind, status=Status.UNKNOWN, reason=reason, message=why[:1].upper() + why[1:] + ".", calls=calls)
 
 
 def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
@@ -319,11 +334,12 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
         )
     blind_front = f.metrics_fail(now) and work.ends_seen
     slower = 1.0 if work.ends_seen else 1.5
-    connected = sum(a.connected for a in chats)
-    enough = connected >= (3 if work.ends_seen else 5)
+    # What fails at once was turned away at the door: it tells nothing of what becomes of requests that are let in.
+    waited = sum(a.connected and a.ended - a.began >= min(WAITED_S, a.probe.limit_s or WAITED_S) for a in chats)
+    enough = waited >= (3 if work.ends_seen else 5)
     if len(f.probes.failures_since(begun, ("health",))) >= 3 and (work.worked_at is None or work.worked_at < begun):
         # The engine has nothing but our own small requests, takes them in, and none comes back by either way.
-        slower, enough = 1.0, connected >= 2
+        slower, enough = 1.0, waited >= 2
     moving = work.stepped_at is not None and work.stepped_at > begun
     if lasting >= policy.stall_s * slower and enough and moving and queue <= 0 and not blind_front and not f.senses.deaf(now):
         out = "no request has ended" if work.ends_seen else "nothing was seen to end"

@@ -8,7 +8,7 @@ STOPS = ("/pause_generation", "/release_memory_occupation", "/init_weights_updat
 GOES_ON = ("/continue_generation", "/resume_memory_occupation")
 GOES_ON_S = 60.0
 LONGEST_S = 1800.0
-"""A pause that nobody ends is believed for so long."""
+"""A pause that nobody asked for in so many words is believed for so long; one that somebody did ask for is told after it."""
 
 
 class Pause:
@@ -21,6 +21,7 @@ class Pause:
         """A new life is not paused."""
         self.since: float | None = None
         self.said = ""
+        self._called = False
         self.ended_at: float | None = None
         self.updated_at: float | None = None
         """When the weights of this life were last replaced."""
@@ -41,12 +42,12 @@ class Pause:
         elif path.startswith(GOES_ON):
             self._end(t)
         elif path.startswith(STOPS):
-            self.since, self.said = t, f"somebody called {path.split('?')[0]}"
+            self.since, self.said, self._called = t, f"somebody called {path.split('?')[0]}", True
 
     def see_text(self, t: float, message: str) -> None:
         """Take in a line that has no mark: a weight update stops the engine (tokenizer_manager.py, model_runner.py)."""
         if "Start update_weights." in message or "Update engine weights online from disk begin" in message:
-            self.since, self.said = t, "its weights are being updated"
+            self.since, self.said, self._called = t, "its weights are being updated", False
         elif "Update weights end." in message:
             self._end(t)
 
@@ -74,8 +75,12 @@ class Pause:
         elif o.probe == "ready" and o.status == 503 and self.since is None:
             good = self._health_ok_at
             if good is not None and (self._health_failed_at is None or self._health_failed_at < good):
-                self.since, self.said = o.t, "/ready says 503 though no health check had failed"
+                self.since, self.said, self._called = o.t, "/ready says 503 though no health check had failed", False
 
     def holds(self, now: float) -> bool:
         """Whether the engine stands still on purpose."""
-        return self.since is not None and now - self.since <= LONGEST_S
+        return self.since is not None and (self._called or now - self.since <= LONGEST_S)
+
+    def forgotten(self, now: float) -> bool:
+        """Whether somebody may have forgotten to end it."""
+        return self.since is not None and self._called and now - self.since > LONGEST_S
