@@ -124,7 +124,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
     if not work.in_hand(now):
         # What does not even connect to an idle server may be kept from it on the way.
         failed = [a for a in failed if a.probe.outcome != "connect_timeout"]
-    failures = [a for a in failed if a.ended - max(a.began, moved) >= min(15.0, a.probe.limit_s or 15.0)]
+    failures = [a for a in failed if a.ended - max(a.began, moved) >= min(WAITED_S, a.probe.limit_s or WAITED_S)]
     quick = [a for a in failed if a not in failures]
     if not failures and not quick:
         if silence < limit or not work.in_hand(now):
