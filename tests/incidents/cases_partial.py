@@ -223,3 +223,31 @@ def one_of_two_tokenizers_is_dead(s: Sim) -> None:
         return {"outcome": "ok", "status": 200, "ttft_s": 0.05, "total_s": 0.3, "answer": good()}
 
     s.looks.chat_as = chat
+
+
+@case(
+    "canary alone",
+    until=2000,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu-no-metrics"),
+    alert=must(T + 300, T + 1200, "canary"),
+)
+def only_the_canary_is_cut_off(s: Sim) -> None:
+    """Each canary is reset at once; users are answered as ever."""
+    s.at(T, lambda: setattr(s.looks, "chat_as", lambda: {"outcome": "reset", "connect_s": 0.0003, "total_s": 0.4}))
+
+
+@case("pause", until=2600, variants=("plain", "no-metrics", "0.5.9"), alert=NOT, rate=0.05, answers=(800, 2500))
+def busy_after_a_long_pause(s: Sim) -> None:
+    """Canaries that failed while generation was paused say nothing of the time after it."""
+
+    def pause() -> None:
+        s.log(wording.access("10.0.0.9:41001", "POST", "/pause_generation", 200))
+        s.engine.paused = True
+
+    def go_on() -> None:
+        s.log(wording.access("10.0.0.9:41001", "POST", "/continue_generation", 200))
+        s.engine.paused = False
+        s.engine.wake()
+
+    s.at(T, pause)
+    s.at(T + 700, go_on)

@@ -154,6 +154,10 @@ def _errors(f: Facts, now: float) -> Verdict | None:
     message = f"{run} failed at once {_when(errors[0].t, last.t, now)} ({what}{f': {last.detail[:120]}' if last.detail else ''})"
     answered = f.refusals.answered_at
     reaching = any(t is not None and t > errors[0].t + 5 for t in (ended, answered))
+    if reaching and len(errors) >= 4 and lasting >= LASTING_S:
+        advice = "Something refuses the canary alone: look at what it asks (profile, model) and at what lies between."
+        told = Call(want=Want.ALERT, reason="CanaryAloneFails", message=f"{message}; users are answered.", advice=advice)
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="CanaryAloneFails", message=told.message, calls=(told,))
     if len(errors) < 4 or lasting < ERRORS_S or reaching:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="CanaryErrors", message=f"{message}.")
     if last.outcome == "malformed":

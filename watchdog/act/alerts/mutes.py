@@ -8,7 +8,10 @@ from watchdog.act.alerts.notice import Cause
 
 HANGS = frozenset({"SchedulerHung", "NothingReachesUsers", "NotAdmitting", "ReplicaHung", "DyingNeverEnded", "StartStuck"})
 REFUSALS = frozenset({"ProbesRefused", "ProbesDoNotConnect"})
-CANARIES = frozenset({"CanaryErrors", "GarbageAnswers", "GarbageAtTimes", "GarbageFromTheStart", "MalformedAnswers"}) | REFUSALS
+CANARIES = (
+    frozenset({"CanaryErrors", "CanaryAloneFails", "GarbageAnswers", "GarbageAtTimes", "GarbageFromTheStart", "MalformedAnswers"})
+    | REFUSALS
+)
 ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"})
 SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
 SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
