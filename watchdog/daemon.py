@@ -86,6 +86,7 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._ask_rights_now = asyncio.Event()
         self._self_source: SelfSource | None = None
+        self._kernel: KernelSource | None = None
         self.people: People | None = None
         self._web: Web | None = None
         self._web_task: asyncio.Task[None] | None = None
@@ -178,7 +179,8 @@ class Daemon:
         assert self._tasks is not None
         sources = self.whole.sources
         self._self_source = SelfSource(self.clock, Senses)
-        wanted: list[Source] = [self._self_source, HostSource(self.clock, sources), KernelSource(self.clock)]
+        self._kernel = KernelSource(self.clock, before=self._kernel)
+        wanted: list[Source] = [self._self_source, HostSource(self.clock, sources), self._kernel]
         if sources.deps:
             wanted.append(DepsSource(sources.deps, self.clock, self.bus))
         if sources.gpu != "off":

@@ -50,7 +50,7 @@ class Server:
     def sources(self, settings: config.Sources, bus: Bus, cgroups: Cgroups) -> list[Source]:
         """Fresh sources for this server, as its configuration wants them."""
         target, clock = self.watch.target, self.watch.clock
-        self.journal = JournalSource(target, clock)
+        self.journal = JournalSource(target, clock, before=self.journal)
         self._processes = ProcessSource(target, clock, settings, cgroups)
         wanted: list[Source] = [
             UnitSource(target, clock, bus, settings.unit_interval_s),

@@ -70,6 +70,9 @@ def shrinking(dog: Watchdog, box: Box) -> None:
     """Half of two pools is given back, once they were seen whole."""
     for server in (SHARED, MEMFD):
         footprint(dog, server, "AsAnnounced")
+    box.run("systemctl", "reload", dog.unit)
+    dog.until(LIMIT, event="reloaded")
+    for server in (SHARED, MEMFD):
         server.fault(box, "shrink-pool", "fraction=0.5")
 
 
@@ -118,6 +121,7 @@ def _look(d: Deployment, ranks: list[psutil.Process]) -> None:
 def test_pools_that_shrink(dog: Watchdog, server: Server) -> None:
     said = footprint(dog, server, "PoolShrank")
     assert "has shrunk: the ranks' resident memory fell by 0." in said
+    assert "0.42 GB (0.4 GiB) announced by 2 ranks" in said, "the watchdog was reloaded: no line counts twice"
 
 
 def test_the_baseline_is_made_kept_and_compared(dog: Watchdog, box: Box) -> None:

@@ -66,6 +66,7 @@ class JournalSource:
     Where the unit lives already when the daemon starts, the beginning and the end of this life are read first.
 
     Attributes:
+        namespace: the journal namespace that it reads; "" is the system's own.
         dropped: lines that were left out because we were too far behind, or because they could not be read.
     """
 
@@ -73,20 +74,30 @@ class JournalSource:
     mandatory = True
     period_s = 10.0
 
-    def __init__(self, target: Target, clock: Clock) -> None:
+    def __init__(self, target: Target, clock: Clock, before: "JournalSource | None" = None) -> None:
+        """Make it.
+
+        Args:
+            target: the server.
+            clock: tells the time.
+            before: the source that read the same journal until now: this one goes on where that one ended.
+        """
         server = target.server
+        self.namespace = server.journal_namespace
         self.dropped = 0
         self._target = target
         self._clock = clock
-        self._namespace = server.journal_namespace
         self._unit = server.unit.encode()
-        self._journald = [name.encode() for name in _journald(self._namespace)]
-        self._reader = JournalReader(clock, unit_matches(server.unit, self._namespace), self._namespace)
+        self._journald = [name.encode() for name in _journald(self.namespace)]
+        self._reader = JournalReader(clock, unit_matches(server.unit, self.namespace), self.namespace)
         self._long = LongLines()
         self._backlog = Backlog()
         self._began: float | None = None
         self._size = 0
         self._ok = False
+        if before is not None and before._began is not None and before.namespace == self.namespace:
+            self._began, self.dropped = before._began, before.dropped
+            self._reader.continue_after(before._reader)
 
     def healthy(self) -> bool:
         """Whether the journal can be read at present."""
@@ -105,8 +116,8 @@ class JournalSource:
                 if self._began is None:
                     self._began = self._clock.now()
                     await self._learn(emit, beat)
-                if self._namespace and self._target.active:
-                    check_access(self._namespace)
+                if self.namespace and self._target.active:
+                    check_access(self.namespace)
                 await self._reader.follow(lambda: self._read(emit), beat, self.period_s / 2)
         finally:
             self._ok = False
@@ -246,12 +257,16 @@ class KernelSource:
     mandatory = False
     period_s = 10.0
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, before: "KernelSource | None" = None) -> None:
+        """Make it; `before` is the source that read until now: this one goes on where that one ended."""
         self.dropped = 0
         self._clock = clock
         self._reader = JournalReader(clock, (("_TRANSPORT=kernel", f"_BOOT_ID={boot_id()}"),))
         self._begun = False
         self._ok = False
+        if before is not None and before._begun:
+            self._begun, self.dropped = True, before.dropped
+            self._reader.continue_after(before._reader)
 
     def healthy(self) -> bool:
         """Whether the kernel log can be read at present."""

@@ -113,6 +113,10 @@ class JournalReader:
         self._begun = False
         self._at_entry = False
 
+    def continue_after(self, before: "JournalReader") -> None:
+        """Begin where another one, of the same journal, ended."""
+        self.cursor, self._begun = before.cursor, before._begun
+
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Open the journal: the first time at its end, later where reading was left; close it at last.
