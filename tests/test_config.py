@@ -15,7 +15,7 @@ from watchdog import config
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures/config").glob("*.toml"))
 SERVER = {"name": "kimi", "unit": "sglang-kimi.service"}
-OTHER = {"name": "other", "unit": "sglang-other.service"}
+OTHER = {"name": "other", "unit": "sglang-other.service", "base_url": "http://127.0.0.1:30001"}
 
 
 def faults_of(path: Path) -> list[str]:

@@ -33,7 +33,7 @@ base_url = "http://127.0.0.1:9"
 [[servers]]
 name = "b"
 unit = "no-such-b.service"
-base_url = "http://127.0.0.1:9"
+base_url = "http://127.0.0.2:9"
 """
 
 

@@ -55,6 +55,7 @@ mode = "observe"
 [[servers]]
 name = "absent"
 unit = "absent.service"
+base_url = "http://127.0.0.1:30009"
 """
 
 

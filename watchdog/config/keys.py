@@ -258,7 +258,7 @@ class Server(Section, frozen=True, kw_only=True):
         _text(r"^[A-Za-z0-9:_.\\@-]+(?<!@)\.service$", 'the full name of a service unit, such as "sglang-kimi.service"'),
         _doc("The systemd unit of the server."),
     ]
-    base_url: Annotated[str, _doc("Where its API is, without /v1.")] = "http://127.0.0.1:30000"
+    base_url: Annotated[str, _doc("Where its API is, without /v1; each server has its own.")] = "http://127.0.0.1:30000"
     model: Annotated[str, _doc("The served model name to ask for; empty: the first of GET /v1/models.")] = ""
     api_key_file: Annotated[
         str,

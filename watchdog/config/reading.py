@@ -21,6 +21,10 @@ from watchdog.config.words import bare, choices, expected, printable, section_of
 
 MAX_BYTES = 1 << 20
 RUNTIME_DIR_BYTES = 107 - len("/control.sock")
+RESERVED = ("alerts",)
+"""Folders of the state directory that belong to no server."""
+OURSELVES = "sglang-watchdog.service"
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")
 SHARED_SECTIONS = ("probe", "metrics", "judge", "restart")
 
 
@@ -287,12 +291,31 @@ def _check_servers(servers: list[Server], faults: list[Fault]) -> None:
             if value and value in seen:
                 faults.append(Fault(f"servers[{label}].{key}", shown(value), "another server has it", "give each its own"))
             seen.add(value)
+    addresses: dict[tuple[str, int | None], str] = {}
     for label, server in zip(labels, servers, strict=True):
+        if server.name in RESERVED:
+            faults.append(Fault(f"servers[{label}].name", shown(server.name), "is a folder of the watchdog's", "choose another"))
+        if server.unit == OURSELVES:
+            faults.append(Fault(f"servers[{label}].unit", shown(server.unit), "is the watchdog itself", "name the server's unit"))
+        address = _address(server)
+        if address is not None and (other := addresses.setdefault(address, label)) != label:
+            problem = f"servers[{other}] has the same address: the fault of one would be taken for that of the other"
+            faults.append(Fault(f"servers[{label}].base_url", shown(server.base_url), problem, "give each server its own port"))
         _check_base_url(f"servers[{label}].base_url", server.base_url, faults)
         _check_profile(server.probe, f"servers[{label}].", faults)
         if server.ca_file and not server.base_url.startswith("https://"):
             cure = "remove it, or begin base_url with https://"
             faults.append(Fault(f"servers[{label}].ca_file", shown(server.ca_file), "has no meaning for an http server", cure))
+
+
+def _address(server: Server) -> tuple[str, int | None] | None:
+    """Host and port that a server is asked at; None where it is not asked, or its base_url has a fault of its own."""
+    try:
+        parts = urlsplit(server.base_url)
+        host, port = (parts.hostname or "").rstrip("."), parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None
+    return ("localhost" if host in LOOPBACK else host, port) if server.endpoint and host else None
 
 
 def _check_base_url(key: str, value: str, faults: list[Fault]) -> None:
@@ -314,7 +337,7 @@ def _check_url(key: str, value: str, example: str, faults: list[Fault]) -> bool:
     except ValueError:
         parts, host = urlsplit(""), None
     said = shown(value, key)
-    if parts.scheme not in ("http", "https") or not host or re.search(r"\s", value):
+    if parts.scheme not in ("http", "https") or not host or parts.port == 0 or re.search(r"\s", value):
         faults.append(Fault(key, said, "is no http address", f'write it like "{example}"'))
         return False
     if parts.username is not None:
