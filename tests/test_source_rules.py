@@ -29,13 +29,15 @@ MADE_HERE = {
     "__pycache__",
 }
 
-BASE = {"observation", "clock", "units", "wording"}
+BASE = {"observation", "clock", "units", "wording", "regular", "keyring"}
 MAY_IMPORT = {
     "observation": set(),
     "clock": set(),
     "units": set(),
     "wording": set(),
-    "config": set(),
+    "regular": set(),
+    "keyring": set(),
+    "config": {"regular"},
     "systemd": {"clock"},
     "sglang": {"observation", "units"},
     "judge": {"observation", "units", "wording", "sglang", "config"},

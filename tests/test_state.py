@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from watchdog import regular
 from watchdog.clock import FakeClock
 from watchdog.config import Restarting
 from watchdog.incidents import Deed, Incident
@@ -148,9 +149,12 @@ def test_a_file_cut_anywhere_never_crashes_and_never_gives_more_budget(
     assert saved.ledger.wait_s(Restarting(), 0.0) > 0
 
 
-def test_an_unreadable_file_is_told_with_its_cure(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_told_with_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, cap: int) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path), cap)
+
+    monkeypatch.setattr(regular, "read", refused)
     path = tmp_path / "state.json"
-    path.mkdir()
 
     saved, trouble = StateFile(path, FakeClock()).load()
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
-from watchdog import durable
+from watchdog import durable, regular
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.baseline import Baseline, Identity, identity_of
 from watchdog.judge.pool import Finding, account
 from watchdog.units import format_gb, format_gib
 
 VERSION = 1
+MAX_BYTES = 16 << 20
 KEPT = 10
 """Baselines of so many deployments are kept."""
 
@@ -44,11 +45,15 @@ class BaselineFile:
     def load(self) -> tuple[Kept, str | None]:
         """The baselines, and what was wrong with the file (None if nothing was); one that cannot be used is kept aside."""
         try:
-            data = self.path.read_bytes()
+            data = regular.read(self.path, MAX_BYTES + 1)
         except FileNotFoundError:
             return Kept(), None
+        except regular.NotRegularError as e:
+            return Kept(), self._aside(f"cannot be read ({e.strerror})")
         except OSError as e:
-            return Kept(), f"{self.path} cannot be read ({e.strerror}): mend its owner and mode"
+            return Kept(), f"{self.path} cannot be read ({e.strerror}): {durable.mend(self.path, e)}"
+        if len(data) > MAX_BYTES:
+            return Kept(), self._aside(f"is larger than {MAX_BYTES >> 20} MiB")
         try:
             version = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("version")
             if version is not None and msgspec.json.decode(version) != VERSION:

@@ -1,8 +1,11 @@
 """Small files that must survive SIGKILL and a power loss: written whole, never in place; a damaged one is kept aside."""
 
+import errno
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+
+from watchdog.regular import NotRegularError
 
 
 def write(path: Path, data: bytes) -> None:
@@ -13,7 +16,8 @@ def write(path: Path, data: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("wb") as f:
+    fresh.unlink(missing_ok=True)  # of a write that was cut short; what is no file of ours is not written into either
+    with fresh.open("xb") as f:
         f.write(data)
         f.flush()
         os.fsync(f.fileno())
@@ -23,6 +27,15 @@ def write(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def mend(path: Path, e: OSError) -> str:
+    """What a person can do about a file that cannot be read or written: `e` says why."""
+    if e.errno in (errno.EISDIR, errno.ENOTDIR, errno.EEXIST) or isinstance(e, NotRegularError):
+        return f"move away what lies at {path}"
+    if e.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free space"
+    return "mend its owner and mode" if e.errno in (errno.EACCES, errno.EPERM) else "see whether its disk is well"
 
 
 def aside(path: Path) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from watchdog import durable
 from watchdog.baseline import BaselineFile, Kept, chosen, compared, completed, learn, present, shown, with_first
 from watchdog.judge.facts.baseline import Baseline
 from watchdog.judge.facts.learned import OneStart
@@ -56,9 +57,11 @@ class Learner:
         kept = self._kept
         try:
             await self._disk.call(lambda: self._file.save(kept), WRITE_LIMIT_S)
-        except (OSError, TimeoutError, BusyError) as e:
-            why = f"{self._file.path} cannot be written ({str(e) or type(e).__name__})"
-            self._watch.log.error("baseline-lost", message=why)  # noqa: TRY400
+        except (OSError, BusyError) as e:  # TimeoutError is an OSError
+            said = "the disk does not answer"
+            if isinstance(e, OSError) and not isinstance(e, TimeoutError):
+                said = f"{e.strerror or e}: {durable.mend(self._file.path, e)}"
+            self._watch.log.error("baseline-lost", message=f"{self._file.path} cannot be written ({said})")  # noqa: TRY400
         else:
             self._unwritten = self._kept is not kept
 

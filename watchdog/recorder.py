@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from watchdog import regular
 from watchdog.clock import Clock
 from watchdog.config import Recording
 from watchdog.observation import Header, Observation, encode
@@ -123,7 +124,7 @@ class Recorder:
         self._folder.mkdir(parents=True, exist_ok=True)
         for plain in self._folder.glob("*.jsonl"):
             packed = plain.with_name(plain.name + ".gz")
-            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=5) as target:
+            with regular.opened(plain) as source, gzip.open(packed, "wb", compresslevel=5) as target:
                 shutil.copyfileobj(source, target)
             plain.unlink()
         self._prune()

@@ -5,12 +5,13 @@ import io
 import math
 import zlib
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from watchdog import config
+from watchdog import config, regular
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.explain import explain
 from watchdog.judge.facts.learned import Learned
@@ -23,8 +24,25 @@ DAY_S = 86400.0
 MAX_JUMP_S = 31 * DAY_S  # the judges tick through every gap: one without a bound would have no end
 EARLIEST_S = -10 * 365 * DAY_S
 LATEST_FIRST_S = 100 * 365 * DAY_S  # far beyond it, a tick is too small to move a float
+MAX_VAIN_BYTES = 256 << 20
+"""So much without an observation is read, and no more: a pipe may have no end."""
+EARLIEST_YEAR, LATEST_YEAR = 1970, 2999
 GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # RecursionError: nested too deeply
+
+
+def moment_of(started: str) -> str:
+    """A header's `started` with its zone, which is UTC where none is written; "" where it is not known.
+
+    Raises:
+        ValueError: it is no moment, or none of the years 1970 to 2999.
+    """
+    if not started:
+        return ""
+    moment = datetime.fromisoformat(started)
+    if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
+        raise ValueError(f"its year is not within {EARLIEST_YEAR} and {LATEST_YEAR}")
+    return started if moment.tzinfo is not None else f"{moment.isoformat()}Z"
 
 
 class RecordError(Exception):
@@ -49,12 +67,17 @@ class Record:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.skipped = Skipped()
+        self.doubts: list[str] = []
+        """What is wrong with the header and does not keep the record from being judged."""
+        self._begun = False
+        self._vain = 0
         self._lines = self._read()
         first = next(self._lines, None)
         if self.skipped.count:
             raise RecordError(f"{path}, line 1: cannot be read ({next(iter(self.skipped.reasons))})")
         if first is None:
             raise RecordError(f"{path} is empty; a flight record begins with a header line")
+        self._begun = True
         self.header = self._header(*first)
 
     def _header(self, number: int, line: bytes) -> Header:
@@ -70,26 +93,45 @@ class Record:
             raise RecordError(f'{where}: is no header of a flight record ("record": "flight" is missing)')
         if header.version != 1:
             raise RecordError(f"{where}: version {header.version} is not known; this program reads version 1")
-        return header
+        try:
+            moment = moment_of(header.started)
+        except ValueError as e:
+            moment = ""
+            self.doubts.append(f"{where}: started {header.started[:40]!r} is no moment ({e}): times are told in seconds alone")
+        return msgspec.structs.replace(header, started=moment)
 
     def _read(self) -> Iterator[tuple[int, bytes]]:
         """The lines that are not blank, with their numbers."""
         number = 0
         try:
-            with self.path.open("rb") as raw:
+            with regular.opened(self.path, pipe=True) as raw:
                 source = self._unpacked(raw)
                 while line := source.readline(MAX_LINE_BYTES + 1):
                     number += 1
+                    self._spend(len(line), number)
                     if len(line) > MAX_LINE_BYTES:
-                        self.skipped.add(number, f"too long (more than {MAX_LINE_BYTES >> 20} MiB)")
+                        self._too_long(number)
                         while line and not line.endswith(b"\n"):
                             line = source.readline(1 << 20)
+                            self._spend(len(line), number)
                     elif not line.isspace():
                         yield number, line
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self.skipped.add(number, f"the file is cut or damaged after line {number}")
         except OSError as e:
             raise RecordError(f"{self.path}: cannot be read ({e.strerror or e})") from e
+
+    def _spend(self, size: int, number: int) -> None:
+        self._vain += size
+        if self._vain > MAX_VAIN_BYTES:
+            why = f"{MAX_VAIN_BYTES >> 20} MiB without an observation"
+            raise RecordError(f"{self.path}, line {number}: is no flight record ({why})")
+
+    def _too_long(self, number: int) -> None:
+        why = f"too long (more than {MAX_LINE_BYTES >> 20} MiB)"
+        if not self._begun:
+            raise RecordError(f"{self.path}, line {number}: cannot be read ({why})")
+        self.skipped.add(number, why)
 
     def _unpacked(self, raw: io.BufferedReader) -> gzip.GzipFile | io.BufferedReader:
         """The file by what it begins with, whatever its name is."""
@@ -117,6 +159,7 @@ class Record:
                 self.skipped.add(number, wrong)
                 continue
             last = x.t
+            self._vain = 0
             yield x
 
     @staticmethod

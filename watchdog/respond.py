@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from watchdog import config
+from watchdog import config, durable
 from watchdog.act import evidence
 from watchdog.act.attempt import Outcome
 from watchdog.act.followed import Followed
@@ -351,7 +351,7 @@ class Responder:
             except (TimeoutError, BusyError):
                 why = "the disk does not answer: look at it, or at what mounts it"
             except OSError as e:
-                why = f"{e.strerror or e}: free space, or mend its owner and mode"
+                why = f"{e.strerror or e}: {durable.mend(watch.file.path, e)}"
         if why is not None and why != self.trouble:
             watch.log.error("state-lost", message=f"{watch.file.path} cannot be written ({why}); it goes on in memory")
         elif why is None and self.trouble is not None:

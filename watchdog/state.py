@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from watchdog import durable
+from watchdog import durable, regular
 from watchdog.clock import Clock
 from watchdog.incidents import Incident
 from watchdog.judge.facts.learned import Learned
@@ -19,6 +19,7 @@ from watchdog.judge.ledger import Ledger, Ordered
 
 VERSION = 1
 LOST = "StateLost"
+MAX_BYTES = 64 << 20
 LONGEST_S = 10 * 365 * 86400.0
 
 
@@ -120,14 +121,16 @@ class StateFile:
         counts as just ordered: a daemon that forgets must not loop.
         """
         try:
-            data = self.path.read_bytes()
+            data = regular.read(self.path, MAX_BYTES + 1)
         except FileNotFoundError:
             return Saved(), None
+        except regular.NotRegularError as e:
+            return self._lost(), self._aside(f"cannot be read ({e.strerror})")
         except OSError as e:
-            return (
-                self._lost(),
-                f"{self.path} cannot be read ({e.strerror}): the memory of restarts is not to be had; mend its owner and mode",
-            )
+            lost = "the memory of restarts is not to be had"
+            return self._lost(), f"{self.path} cannot be read ({e.strerror}): {lost}; {durable.mend(self.path, e)}"
+        if len(data) > MAX_BYTES:
+            return self._lost(), self._aside(f"is larger than {MAX_BYTES >> 20} MiB")
         try:
             version = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("version")
             if version is not None and msgspec.json.decode(version) != VERSION:

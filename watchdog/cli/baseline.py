@@ -112,14 +112,15 @@ def _found(args: argparse.Namespace) -> list[dict[str, Any]]:
 def _from_files(args: argparse.Namespace) -> list[dict[str, Any]]:
     import msgspec  # noqa: PLC0415
 
-    from watchdog.baseline import Kept, shown  # noqa: PLC0415
+    from watchdog import regular  # noqa: PLC0415
+    from watchdog.baseline import MAX_BYTES, Kept, shown  # noqa: PLC0415
 
     folder = state_dir(args.config)
     out: list[dict[str, Any]] = []
     for path in sorted(folder.glob(f"{args.server or '*'}/baseline.json")):
         try:
-            kept = msgspec.json.decode(path.read_bytes(), type=Kept)
-        except (OSError, msgspec.DecodeError) as e:
+            kept = msgspec.json.decode(regular.read(path, MAX_BYTES), type=Kept)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             raise CommandError(f"{path} cannot be read as a baseline: {e}", CANNOT) from e
         known = kept.baselines[0] if kept.baselines else None
         out.append(

@@ -114,12 +114,13 @@ def _baseline(folder: Path, seen: "Seen") -> "Baseline | None":
 
     import msgspec  # noqa: PLC0415
 
-    from watchdog.baseline import Kept  # noqa: PLC0415
+    from watchdog import regular  # noqa: PLC0415
+    from watchdog.baseline import MAX_BYTES, Kept  # noqa: PLC0415
     from watchdog.judge.facts.baseline import identity_of  # noqa: PLC0415
 
     here = identity_of(seen.args, seen.version, socket.gethostname())
     try:
-        kept = msgspec.json.decode((folder / seen.server.name / "baseline.json").read_bytes(), type=Kept)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        kept = msgspec.json.decode(regular.read(folder / seen.server.name / "baseline.json", MAX_BYTES), type=Kept)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return next((known for known in kept.baselines if not known.identity.differences(here)), None)

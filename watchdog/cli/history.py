@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from watchdog import regular
 from watchdog.asking import ControlError, ask
 from watchdog.cli import screen
 from watchdog.cli.exits import CANNOT, OK, CommandError
@@ -143,8 +144,7 @@ def state(folder: Path) -> tuple[Told, Callable[[float], str] | None]:
     What cannot be read is no reason not to tell the rest; the daemon itself says so in the journal.
     """
     try:
-        with (folder / "state.json").open("rb") as file:
-            saved = json.loads(file.read(LONGEST))
+        saved = json.loads(regular.read(folder / "state.json", LONGEST))
         written, now = datetime.fromtimestamp(saved["wall"], UTC), float(saved["now"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}, None

@@ -4,9 +4,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from watchdog import regular
 from watchdog.asking import REQUEST_LIMIT_S, ControlError, ask
 from watchdog.cli.exits import CANNOT, CommandError
 
+MAX_BYTES = 1 << 20
 RUNTIME_DIR = "/run/sglang-watchdog"
 STATE_DIR = "/var/lib/sglang-watchdog"
 """Where both lie unless the configuration says otherwise; systemd's RuntimeDirectory= and StateDirectory= say the same."""
@@ -19,8 +21,7 @@ def folder(config: str, key: str, default: str) -> Path:
     faults, and so that asking is quick.
     """
     try:
-        with Path(config).open("rb") as file:
-            daemon = tomllib.load(file).get("daemon")
+        daemon = tomllib.loads(regular.read(Path(config), MAX_BYTES).decode("utf-8-sig")).get("daemon")
     except (OSError, ValueError):
         return Path(default)
     value = daemon.get(key) if isinstance(daemon, dict) else None

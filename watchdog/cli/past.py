@@ -53,6 +53,8 @@ def _moment(at: str, started: str) -> float:
         if at.startswith("+"):
             return float(at)
         moment = datetime.fromisoformat(at)
+        if not started:
+            raise CommandError(f"--at {at}: the record does not say when it began (started); write +1800 for seconds", CANNOT)
         zero = datetime.fromisoformat(started)
     except ValueError as e:
         raise CommandError(

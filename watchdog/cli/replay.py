@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
+from watchdog import regular
 from watchdog.cli.exits import CANNOT, OK, CommandError
 from watchdog.cli.options import command
 from watchdog.cli.screen import plain
 from watchdog.judge.timeline import timeline
 from watchdog.replay import Record, RecordError, replay, settings_of
-from watchdog.state import Saved
+from watchdog.state import MAX_BYTES, Saved
 
 
 def add(commands: Any) -> None:
@@ -30,7 +31,7 @@ def add(commands: Any) -> None:
         "sglang-watchdog replay night.jsonl.gz --timeline\n"
         "sglang-watchdog replay night.jsonl.gz --timeline --config stricter.toml",
     )
-    p.add_argument("record", metavar="FILE", help="a flight record, plain or packed by gzip, whatever its name")
+    p.add_argument("record", metavar="FILE", help="a flight record, plain or packed by gzip, whatever its name, or /dev/stdin")
     p.add_argument("--config", metavar="FILE", help="judge with the settings of this file, laid over the record's own")
     p.add_argument(
         "--state", metavar="FILE", help="begin with the budget and what was learned of this state file (default: with none)"
@@ -55,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
                 out.write(json.dumps(line, ensure_ascii=False) + "\n")
     except RecordError as e:
         raise CommandError(str(e), CANNOT) from e
+    for doubt in record.doubts:
+        print(f"sglang-watchdog replay: {doubt}", file=sys.stderr)
     for why, number in record.skipped.reasons.items():
         print(f"sglang-watchdog replay: skipped: {why} (first at line {number})", file=sys.stderr)
     return OK
@@ -64,10 +67,12 @@ def _saved(path: str | None, started: str) -> Saved | None:
     if path is None:
         return None
     try:
-        saved = msgspec.json.decode(Path(path).read_bytes(), type=Saved)
-        begun = datetime.fromisoformat(started).timestamp()
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as e:
+        saved = msgspec.json.decode(regular.read(Path(path), MAX_BYTES), type=Saved)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise CommandError(f"{path} cannot be used as state: {e}") from e
+    if not started:
+        raise CommandError("--state: the record does not say when it began (started), so the state does not fit it")
+    begun = datetime.fromisoformat(started).timestamp()
     saved.shift(saved.wall - begun - saved.now)
     return saved
 
@@ -76,6 +81,6 @@ def _table(path: str | None) -> dict[str, Any] | None:
     if path is None:
         return None
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        return tomllib.loads(regular.read(Path(path), MAX_BYTES).decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as e:
         raise CommandError(f"{path} cannot be read as configuration: {e}") from e

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from watchdog import regular
+
 GENERIC = "generic"
 QUESTION = "What is the capital of France? Answer with one word."
 MAX_BYTES = 1 << 16
@@ -133,8 +135,7 @@ def _folder() -> Path:
 
 def _read(file: Path) -> Profile:
     try:
-        with file.open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
+        data = regular.read(file, MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ProfileError("is larger than 64 KiB")
         profile = msgspec.convert(tomllib.loads(data.decode("utf-8-sig")), Profile)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from watchdog import durable
+from watchdog import durable, regular
 from watchdog.web.timeline import VERSION, Kept
 
 NAME = "timeline.json"
@@ -29,10 +29,12 @@ def take(home: Path) -> Kept | None:
     """
     path = home / NAME
     try:
-        with path.open("rb") as file:
-            data = file.read(CAP + 1)
+        data = regular.read(path, CAP + 1)
     except FileNotFoundError:
         return None
+    except regular.NotRegularError as e:
+        kept = durable.aside(path)
+        raise ValueError(f"{path} cannot be used ({e.strerror}){f'; kept as {kept}' if kept else ''}") from e
     try:
         return _read(data)
     except (ValueError, RecursionError) as e:  # msgspec's and UnicodeDecodeError are ValueErrors

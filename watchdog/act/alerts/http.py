@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from watchdog import __version__
+from watchdog import __version__, regular
 from watchdog.act import redact
 
 BODY_CAP = 4096
@@ -90,8 +90,7 @@ def read_file(name: str) -> str:
             raise SendError(f"there is no systemd credential {name}: add LoadCredential={name}:/path, or give a full path")
         path = Path(folder) / name
     try:
-        with path.open("rb") as file:
-            return file.read(FILE_CAP).decode("utf-8")
+        return regular.read(path, FILE_CAP).decode("utf-8")
     except OSError as e:
         raise SendError(f"{path} cannot be read: {e.strerror}; make it readable for the watchdog's user") from None
     except UnicodeDecodeError:

@@ -4,6 +4,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from watchdog import regular
+
 MAX_BYTES = 16 << 20
 
 
@@ -14,10 +16,15 @@ class Store:
         self.folder = folder
 
     def load(self, name: str) -> bytes | None:
-        """What a file holds; None where there is none, or it cannot be read, or is larger than 16 MiB."""
+        """What a file holds; None where there is none, or it cannot be read, or is larger than 16 MiB.
+
+        What is no file at all is set aside.
+        """
         try:
-            with (self.folder / name).open("rb") as file:
-                raw = file.read(MAX_BYTES + 1)
+            raw = regular.read(self.folder / name, MAX_BYTES + 1)
+        except regular.NotRegularError:
+            self.set_aside(name)
+            return None
         except OSError:
             return None
         return raw if len(raw) <= MAX_BYTES else None
@@ -30,8 +37,8 @@ class Store:
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = self.folder / f"{name}.partial"
-        partial.touch(mode=0o600)
-        with partial.open("wb") as file:
+        partial.unlink(missing_ok=True)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
