@@ -22,6 +22,7 @@ ARGS: dict[str, Any] = {
 }
 POOL = 44_770_000_000
 """Of one rank, as it is announced."""
+OTHERS_PAGES = 1000 * GB
 STAMP = "[2026-02-25 03:08:10"
 
 
@@ -58,6 +59,8 @@ class Deployment:
         self.psi = 0.0
         self.hidden = 0.0
         """Bytes that the driver holds for the unit, and that no process owns."""
+        self.others_pages: float | None = None
+        """Bytes of huge pages that other programs hold, out of some that are there for them; None: there are none for others."""
 
     @property
     def ranks(self) -> range:
@@ -104,7 +107,7 @@ class Deployment:
             )
         # What is set aside for huge pages is not available, whether in use or not (kernel, hugetlbpage.rst).
         available = max(0, round(self.host - sum(each) - self.others - self.hidden - (self.huge or 0)))
-        pages = {} if self.huge is None else self._huge_pages()
+        pages = {} if self.huge is None and self.others_pages is None else self._huge_pages()
         self.feed(o.Host(t=self.t, mem_total=self.host, mem_available=available, swap_used=0, psi_full_avg10=self.psi, **pages))
 
     @property
@@ -113,8 +116,9 @@ class Deployment:
 
     def _huge_pages(self) -> dict[str, int]:
         size = 2 * 2**20
-        whole = (self.huge or 0) // size
-        used = -(-round(sum(self.held)) // size) if self._in_huge_pages else 0
+        theirs = round(self.others_pages or 0.0) // size
+        whole = (self.huge or 0) // size + (0 if self.others_pages is None else OTHERS_PAGES // size)
+        used = theirs + (-(-round(sum(self.held)) // size) if self._in_huge_pages else 0)
         return {"hugepages_total": whole, "hugepages_free": max(0, whole - used), "hugepage_size": size}
 
     def begin(self) -> None:

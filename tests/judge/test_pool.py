@@ -173,6 +173,43 @@ def test_shrinking_is_seen_without_a_start() -> None:
     assert d.condition("FootprintAsAnnounced").reason == "PoolShrank"
 
 
+@pytest.mark.parametrize("version", ["0.5.9", "0.5.23", None])
+@pytest.mark.parametrize("mid_life", [False, True])
+def test_huge_pages_of_other_programs_say_nothing_of_the_pool(version: str | None, mid_life: bool) -> None:
+    """A pool of 0.2 GB in small pages; another program sets 0.1 GB of huge pages aside, and gives them back."""
+    d = Deployment(version=version, mid_life=mid_life, ranks=2, per_rank=100_000_000, own=GB)
+    d.others_pages = 0.1 * GB
+    if mid_life:
+        d.held = [float(d.per_rank)] * 2
+        d.unit()
+        d.server()
+        d.announce()
+        for _ in range(4):
+            d.look()
+    else:
+        d.start()
+    for part in (0.07, 0.03, 0.3, 0.0):
+        d.others_pages = part * GB
+        for _ in range(4):
+            d.look()
+        assert "huge pages" not in d.condition("FootprintAsAnnounced").message
+        assert d.condition("FootprintAsAnnounced").status is not Status.FALSE
+    assert not d.reasons() & {"PoolShrank", "FootprintTooSmall"}
+
+
+def test_a_place_that_took_far_more_than_the_pool_loses_what_is_others() -> None:
+    d = huge(huge=3 * PAGES)
+    d.begin()
+    d.announce()
+    d.others_pages = 1.5 * PAGES
+    d.pin()
+    d.ready()
+    d.others_pages = 0.0
+    for _ in range(4):
+        d.look()
+    assert d.condition("FootprintAsAnnounced").status is Status.TRUE and not d.reasons()
+
+
 def test_expected_pool_that_is_not_there_in_mid_life() -> None:
     d = Deployment(mid_life=True, args={"speculative_algorithm": None})
     d.unit()

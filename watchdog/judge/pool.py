@@ -14,6 +14,8 @@ from watchdog.wording import counted
 
 LEAST = 0.9
 """The pool counts as seen where so much of it shows."""
+MOST = 1.25
+"""A place of the whole host that grew by more than so many pools was taken by others too: what it loses may be theirs."""
 TELLING = 0.5
 """A place whose uncertainty is more than this share of the pool tells nothing."""
 DIFFERENT = 0.01
@@ -151,8 +153,10 @@ def _find(places: tuple[Place, ...], wanted: int, kinds: tuple[str, ...] | None)
     if not places:
         return Finding.UNTOLD, None, "Memory has not been read since the server was ready."
     telling = [p for p in places if p.unsure <= TELLING * wanted]
+    # The host's huge pages are everybody's: without a level from before, they say nothing of a pool that may lie elsewhere.
+    telling = [p for p in telling if p.kind != "hugetlb" or p.grown or kinds is not None]
     own = [p for p in telling if kinds is None or p.kind in kinds]
-    shrunk = [p for p in own if p.kind != "host" and p.lost > max((1 - LEAST) * wanted, p.unsure)]
+    shrunk = [p for p in own if _held(p, wanted) and p.lost > max((1 - LEAST) * wanted, p.unsure)]
     # Without a level from before, a place holds other things too: that much could be lost and it would still be large enough.
     if not any(not p.grown for p in shrunk) and (place := _explaining(own, wanted)) is not None:
         return Finding.SEEN, place, None
@@ -173,6 +177,14 @@ def _find(places: tuple[Place, ...], wanted: int, kinds: tuple[str, ...] | None)
     if all(looked & set(group) for group in ([kinds] if kinds is not None else EVERYWHERE)):
         return Finding.MISSING, max(own or telling, key=lambda p: p.size), None
     return Finding.UNTOLD, max(telling, key=lambda p: p.size), "The place where this version's pool shows could not be read."
+
+
+def _held(p: Place, wanted: int) -> bool:
+    """Whether the pool was there when the server was ready: what a place then lost may be the pool's only if the place had it."""
+    if p.kind == "host" or p.at_ready is None or p.at_ready + p.unsure < LEAST * wanted:
+        return False
+    # What is not this unit's alone, and took much more than the pool, is others' too.
+    return p.kind != "hugetlb" or not p.grown or p.at_ready <= MOST * wanted
 
 
 def _explaining(places: list[Place], wanted: int) -> Place | None:

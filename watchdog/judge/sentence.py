@@ -73,7 +73,9 @@ def doubts(engine: Engine) -> list[Condition]:
 
 
 def _outweighs(doubt: Condition, bad: Condition) -> bool:
-    return doubt.reason != "ProbeFailed" and WORST.index(doubt.type) < WORST.index(bad.type)
+    # One failed probe is little beside what is known to be wrong with the service, but not beside what memory shows.
+    weak = doubt.reason == "ProbeFailed" and WORST.index(bad.type) < WORST.index("MemoryHolds")
+    return not weak and WORST.index(doubt.type) < WORST.index(bad.type)
 
 
 def _odd_answer(f: Facts, now: float) -> str | None:

@@ -40,6 +40,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         unsure: by how much `size` may be off, in bytes.
         grown: whether `size` is what was added since the announcement; otherwise it is an upper bound.
         lost: bytes by which the place fell since the server was ready; 0 where it did not.
+        at_ready: what `size` was when the server had become ready; None where that was not read.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     unsure: int
     grown: bool
     lost: int = 0
+    at_ready: int | None = None
 
     @property
     def title(self) -> str:
@@ -215,10 +217,15 @@ class Memory:
             elif kind == "hugetlb":
                 unsure = 0.0
             lost = max(0.0, level.ready - now) if level.ready is not None else 0.0
-            size = now if level.before is None else now - level.before
+            base = level.before or 0.0
             out.append(
                 Place(
-                    kind=kind, size=round(max(0.0, size)), unsure=round(unsure), grown=level.before is not None, lost=round(lost)
+                    kind=kind,
+                    size=round(max(0.0, now - base)),
+                    unsure=round(unsure),
+                    grown=level.before is not None,
+                    lost=round(lost),
+                    at_ready=round(max(0.0, level.ready - base)) if level.ready is not None else None,
                 )
             )
         return out
