@@ -59,6 +59,11 @@ RANK_LABELS = (("dp_rank", "DP"), ("pp_rank", "PP"), ("tp_rank", "TP"))
 COUNTED = re.compile(r"^(?!spec_)(num_.*|.*_(reqs|requests|tokens|bytes|gb|count|active|sum_seq_lens|pairs))$")
 """Gauges that count requests, tokens or bytes: summed. All others are ratios, speeds, lengths or settings: averaged."""
 
+RATIO = re.compile(r"(^|_)(usage|hit_rate|accept_rate|utilization)$")
+REQUESTS = re.compile(r"_(reqs|requests)$")
+RATIO_MOST, REQUESTS_MOST, MOST = 1.5, 1e7, 1e18
+"""Above these a ratio, a gauge of requests and any other number is no measurement; a pool may be used a bit beyond its size."""
+
 
 class Scrape(msgspec.Struct):
     """What one body said.
@@ -91,7 +96,8 @@ class _Fold:
 def parse(text: str) -> Scrape:
     """Fold the samples of the engine; samples of others (python_…, process_…) are left out.
 
-    NaN and infinite samples are left out: they could not be measured. Any text is accepted; a line that cannot be read
+    Samples that cannot be measurements are left out: NaN, infinite, negative (nothing that the engine counts or measures is), or
+    far beyond what their kind can reach. Any text is accepted; a line that cannot be read
     is counted in `bad_lines`.
     """
     folds: dict[str, _Fold] = {}
@@ -116,7 +122,7 @@ def parse(text: str) -> Scrape:
             scrape.bad_lines += 1
             continue
         name, labels, value = sample
-        if not math.isfinite(value):
+        if not 0 <= value <= _most(name):
             continue
         _add(folds, name, labels, value)
         if name in RANKED and "tp_rank" in labels:
@@ -147,6 +153,13 @@ def _sample(line: str) -> tuple[str, dict[str, str], float] | None:
         return name, labels, float(parts[0])
     except ValueError:
         return None
+
+
+def _most(name: str) -> float:
+    """The greatest value that a sample can have."""
+    if RATIO.search(name):
+        return RATIO_MOST
+    return REQUESTS_MOST if REQUESTS.search(name) else MOST
 
 
 def _foreign(line: str) -> bool:
