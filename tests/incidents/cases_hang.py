@@ -112,6 +112,38 @@ def detokenizer_stands_still_idle(s: Sim) -> None:
 
 
 @case(
+    "omlx-status-green-6h",
+    until=T + 400,
+    variants=("plain", "0.5.9", "no-metrics"),
+    restart=must(T + 60, T + 300),
+    rate=0.0,
+    ranks=2,
+    spec=False,
+    hicache=False,
+    chat_s=15.0,
+)
+def detokenizer_stands_still_asked_often(s: Sim) -> None:
+    """Only our own requests make batches, and gauges go on to tell of them: the pauses between them are not the engine's pace."""
+    s.at(T, lambda: setattr(s.engine, "detokenizer_stuck", True))
+
+
+@case(
+    "omlx-status-green-6h",
+    until=T + 400,
+    variants=("plain", "0.5.9", "no-metrics"),
+    restart=must(T + 60, T + 300),
+    rate=0.0,
+    ranks=2,
+    chat_s=6.0,
+    chat_limit_s=8.0,
+    health_gap_s=6.0,
+)
+def detokenizer_stands_still_just_after_an_answer(s: Sim) -> None:
+    """The scrape that counts the last answer comes after the first canary that is lost was begun."""
+    s.at(T, lambda: setattr(s.engine, "detokenizer_stuck", True))
+
+
+@case(
     "sgl-no-prefill-running-stuck-1",
     until=2400,
     variants=("plain", "no-metrics", "0.5.9", "one-gpu", "slow-probes"),

@@ -301,7 +301,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             type=kind, status=Status.TRUE, reason="Completing", message=f"A request was seen to end {ago(now - reached)}."
         )
     begun = max(chats[0].began, f.forgiven_at or chats[0].began)
-    completing = work.ends_seen and ended is not None and ended > begun
+    completing = work.ends_seen and work.surely_ended_at is not None and work.surely_ended_at > begun
     if ended is not None and completing and now - ended > 2 * policy.stall_s:
         # Long ago: what failed since then is the present trouble.
         completing, begun = False, ended

@@ -55,6 +55,8 @@ class Work:
         """The same at the earliest: what a scrape shows may have happened just after the scrape before it."""
         self.ended_at: float | None = None
         """When a request was last seen to end (counters), and so reached its user."""
+        self.surely_ended_at: float | None = None
+        """The same at the earliest: it may have ended just after the scrape before."""
         self.ends_seen = False
         self.admitted_at: float | None = None
         """When a request was last taken into a batch (a prefill line, or prefill counters)."""
@@ -76,6 +78,8 @@ class Work:
         self._prefill_pace: deque[float] = deque(maxlen=64)
         """Seconds that a prefilled token took, of the last prefills."""
         self.turned_away = TurnedAway()
+        self.loaded_at: float | None = None
+        """When a line or a scrape last told of a request that runs or waits."""
         self.queue_since: float | None = None
         self.running_since: float | None = None
         self.accept: deque[tuple[float, float, float]] = deque(maxlen=720)
@@ -99,6 +103,8 @@ class Work:
                 self.accept.append((t, f["accept_len"], f.get("running", 0.0)))
         if f.get("new_token", 0) > PROBE_TOKENS or f.get("running", 0) > 0 or f.get("queue", 0) > 1:
             self.worked_at = t
+        if any(f.get(name, 0) > 0 for name in ("running", "queue", "pending_token")) or f.get("new_token", 0) > PROBE_TOKENS:
+            self.loaded_at = t
         self._step(t, line)
         if self.surely_stepped_at is None or t > self.surely_stepped_at:
             self.surely_stepped_at = t
@@ -130,6 +136,7 @@ class Work:
                 moved = True
         if any(self._grew(values, name) for name in END_COUNTERS):
             self.ended_at = o.t
+            self.surely_ended_at = o.t if self.scrape is None else self.scrape.t
             self.ends_seen = True
         if any(self._grew(values, name) for name in ADMIT_COUNTERS):
             self.admitted_at = o.t
@@ -144,6 +151,8 @@ class Work:
         self.scrape = o
         self._queue(o.t, values.get("num_queue_reqs"))
         running = values.get("num_running_reqs")
+        if running or values.get("num_queue_reqs"):
+            self.loaded_at = o.t
         if running is not None:
             if running <= 0:
                 self.running_since = None
@@ -177,12 +186,14 @@ class Work:
         The last decode line before a pause often shows a request that ended a moment later: only what comes next can tell.
         """
         s = self.scrape
-        if s is not None and s.ok and t - s.t < FRESH_S and "num_running_reqs" in s.values:
-            return s.values["num_running_reqs"] > 0 or s.values.get("num_queue_reqs", 0) > 0
+        fresh = s is not None and s.ok and t - s.t < FRESH_S and "num_running_reqs" in s.values
         if line is None:
-            return False
+            if s is None or not fresh or (self.stepped_at or 0.0) > s.t:
+                return False  # a line since the last scrape has told of this step
+            return s.values["num_running_reqs"] > 0 or s.values.get("num_queue_reqs", 0) > 0
         if line.mark is DECODE or line.fields.get("running", 0) > 0:
-            return True
+            # The line itself tells what runs; a gauge goes on to tell of a request that has ended (30 s, SGLang, all versions).
+            return s is None or not fresh or s.values["num_running_reqs"] > 0 or s.values.get("num_queue_reqs", 0) > 0
         before = max((b for b in (self.decode, self._prefill_before) if b is not None), key=lambda b: b.t, default=None)
         if before is None:
             return False
@@ -201,7 +212,7 @@ class Work:
         """We did not run until `t`: silence before it proves nothing."""
         if self.stepped_at is not None and self.stepped_at < t:
             self.stepped_at = t
-        for name in ("ended_at", "admitted_at"):
+        for name in ("ended_at", "surely_ended_at", "admitted_at"):
             if getattr(self, name) is not None:
                 setattr(self, name, max(getattr(self, name), t))
         if self.queue_since is not None:
