@@ -161,6 +161,12 @@ class Probe(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="pro
     adapters: list[str] | None = None
     asked_model: str | None = None
 
+    @property
+    def connected(self) -> bool:
+        """Whether somebody accepted the connection."""
+        timed = self.connect_s is not None and self.outcome not in ("refused", "connect_timeout")
+        return timed or self.outcome in ("ok", "status", "malformed")
+
 
 class Metrics(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="metrics"):
     """One scrape of the server's Prometheus endpoint."""

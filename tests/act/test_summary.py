@@ -11,7 +11,7 @@ from watchdog.act.scene import Scene
 from watchdog.act.summary import conditions, summary
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Action, Condition, Intent, Severity, Status
-from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Proc, Procs, Unit
+from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Probe, Proc, Procs, Unit
 
 BARE: tuple[Observation, ...] = (
     Unit(t=990.0),
@@ -71,6 +71,22 @@ def test_each_look_has_its_age() -> None:
         "* port 0.0.0.0:30000: pid 4 listens, not of the unit, 10 min before",
     ]
     assert "\nNothing.\n" in page()
+
+
+@pytest.mark.parametrize(
+    ("probe", "stands"),
+    [
+        (Probe(t=980.0, probe="chat", outcome="timeout", connect_s=0.001), False),
+        (Probe(t=980.0, probe="health", outcome="status", status=503), False),
+        (Probe(t=980.0, probe="health", outcome="ok", status=200), False),
+        (Probe(t=980.0, probe="health", outcome="refused", connect_s=0.001), True),
+        (Probe(t=980.0, probe="health", outcome="skipped", why="starting"), True),
+        (Probe(t=950.0, probe="health", outcome="ok", status=200), True),
+    ],
+)
+def test_a_port_that_a_probe_has_reached_since_is_not_called_deaf(probe: Probe, stands: bool) -> None:
+    deaf = Port(t=961.0, address="127.0.0.1:30000", listening=False)
+    assert part(page(deaf, probe), "Seen last") == (["* port 127.0.0.1:30000: nobody listens, 39 s before"] if stands else [])
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,13 @@ async def test_it_looks_at_each_start_and_when_asked(tmp_path: Path, monkeypatch
         target.tell()
         await asyncio.sleep(0.4)
         assert len(seen) >= 5
+        monkeypatch.setattr("watchdog.observe.port.STARTING_INTERVAL_S", 3600.0)
+        await asyncio.sleep(0.2)
+        before = len(seen)
+        target.hold = None  # it is ready: what was seen before is out of date
+        target.tell()
+        await asyncio.sleep(0.3)
+        assert len(seen) == before + 1
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

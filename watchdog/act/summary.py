@@ -9,7 +9,7 @@ from watchdog import __version__
 from watchdog.act import redact
 from watchdog.act.scene import Scene
 from watchdog.judge.verdict import DOUBTS, WORST, Action, Condition, Status
-from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Procs, Server, Unit
+from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Probe, Procs, Server, Unit
 from watchdog.wording import counted, span
 
 GIB = 1 << 30
@@ -124,11 +124,17 @@ def conditions(scene: Scene) -> list[dict[str, str]]:
 def _seen(scene: Scene) -> list[str]:
     """The last look of each kind, each with its age."""
     lines = [
-        f"* {words}, {_age(scene, x)}"
+        f"* {word(x)}, {_age(scene, x)}"
         for kind, word in SAID.items()
-        if (x := scene.last(kind)) is not None and (words := word(x))
+        if (x := scene.last(kind)) is not None and not _overtaken(scene, x)
     ]
     return lines or ["Nothing."]
+
+
+def _overtaken(scene: Scene, x: Observation) -> bool:
+    """Whether what was seen since says otherwise: a probe was connected to a port on which nobody listened before."""
+    probe = scene.last(Probe)
+    return isinstance(x, Port) and not x.listening and probe is not None and probe.t > x.t and probe.connected
 
 
 def _age(scene: Scene, x: Observation) -> str:

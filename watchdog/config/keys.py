@@ -268,13 +268,15 @@ class Server(Section, frozen=True, kw_only=True):
     ca_file: Annotated[str, _FILE, _doc("A PEM file with the CA of an https server; empty: the system's.")] = ""
     cgroup: Annotated[
         str,
-        _text(r"^(/[^/\s]+)*$", 'a path such as "/sglang.slice/sglang-kimi.slice"'),
+        _text(r"^(/(?!\.\.?(/|$))[^/\s]+)*$", 'a path without "..", such as "/sglang.slice/sglang-kimi.slice"'),
         _doc(
             "The cgroup of the server's processes, where it is not the unit's own: a container of docker has the slice of its "
             "--cgroup-parent=. Empty: the unit's."
         ),
     ] = ""
-    journal_namespace: Annotated[str, _doc("The unit's LogNamespace=, where it has one.")] = ""
+    journal_namespace: Annotated[
+        str, _text(r"^[A-Za-z0-9:_.@-]*$", 'a name such as "sglang"'), _doc("The unit's LogNamespace=, where it has one.")
+    ] = ""
     endpoint: Annotated[
         bool,
         _doc("False for a node without an API of its own (node_rank ≥ 1): it is judged by processes, journal and GPUs."),

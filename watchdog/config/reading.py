@@ -157,7 +157,8 @@ def _convert(kind: type[Section], table: Any, where: str, faults: list[Fault]) -
     """
     if not isinstance(table, dict):
         heading = re.sub(r"\[.*?\]", "", where)
-        faults.append(Fault(where, shown(table), wrong(table, kind), f"write it as a table: [{heading}]"))
+        heading = f"[[{heading}]]" if where.endswith("]") else f"[{heading}]"
+        faults.append(Fault(where, shown(table), wrong(table, kind), f"write it as a table: {heading}"))
         return None
     fields = {f.encode_name: f for f in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}
@@ -207,7 +208,8 @@ def _convert_value(kind: Any, value: Any, name: str, faults: list[Fault]) -> Any
         near = difflib.get_close_matches(value, choices(kind), n=1) if isinstance(value, str) else []
         if near:
             cure += f'; did you mean "{near[0]}"?'
-        faults.append(Fault(name, shown(value, name), wrong(value, kind), cure))
+        said = repr(value) if isinstance(value, float) and bare(kind) is int else shown(value, name)
+        faults.append(Fault(name, said, wrong(value, kind), cure))
         return None
 
 

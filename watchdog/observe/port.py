@@ -43,7 +43,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class PortSource:
-    """Emits `Port` for one server: at each start, every 30 s while it starts, and when `look_now` is called."""
+    """Emits `Port` for one server: at each start, every 30 s while it starts, when it is ready, and when `look_now` is called."""
 
     name = "port"
     mandatory = False
@@ -74,13 +74,16 @@ class PortSource:
     async def run(self, emit: Emit, beat: Beat) -> None:
         """Observe for ever."""
         seen_inv: str | None = ""
+        was_starting = False
         due = 0.0
         while True:
             beat()
             inv, now = self._target.inv, self._clock.now()
             starting = self._target.hold == "starting"
             # Before the unit was looked at, a server that has long been running would be taken for a stranger.
-            if self._target.known and (self._wanted or inv != seen_inv or (starting and now >= due)):
+            ready = was_starting and not starting  # what was seen before it listened would stand for hours
+            was_starting = starting
+            if self._target.known and (self._wanted or ready or inv != seen_inv or (starting and now >= due)):
                 self._wanted = False
                 seen_inv, due = inv, now + STARTING_INTERVAL_S
                 seen = await self.look()
