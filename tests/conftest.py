@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.box.box import Box
+from watchdog import keyring
 
 # A busy machine must not fail a property.
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,6 +20,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if BOX_TESTS in item.path.parents or "box" in getattr(item, "fixturenames", ()):
             item.add_marker("box")
+
+
+def pytest_runtest_teardown() -> None:
+    """What a test has the program know of keys ends with it."""
+    keyring.forget()
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from watchdog import config
+from watchdog import config, keyring
 from watchdog.act import redact
+from watchdog.clean import without_secrets
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Intent
-from watchdog.observation import Log, Metrics, Observation, Operator, Probe, Server, Unit
+from watchdog.observation import Acted, Answer, Kernel, Log, Metrics, Observation, Operator, Probe, Self, Server, Unit
 from watchdog.sglang.loglines import classify
 from watchdog.view import server_view
-from watchdog.watch import Watch, without_secrets
+from watchdog.watch import Watch
 
 EXAMPLES = Path(__file__).parent / "sglang/log_examples.jsonl"
 SECRET = "a-key-of-nobody-1234567890"
+BARE = 'MARKER-sk-"kimi"-77'
 LIFE = "a" * 32
 
 
@@ -62,6 +64,29 @@ def test_keys_and_prompts_are_kept_nowhere(made: Made, message: str) -> None:
     kept = b"\n".join(made.watch.recorder.lines()).decode() + repr(made.watch.latest) + repr(list(made.watch.diary))
     assert SECRET not in kept
     assert "[…]" in kept or "…" in kept or "left out" in kept
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        Log(t=1.0, inv=LIFE, message=f"RuntimeError: bad request from {BARE}."),
+        Probe(t=1.0, inv=LIFE, probe="chat", outcome="ok", answer=Answer(text=f"your key is {BARE}")),
+        Probe(t=1.0, inv=LIFE, probe="chat", outcome="status", status=500, body=f"<{BARE}>", detail=f"({BARE})"),
+        Server(t=1.0, inv=LIFE, args={"served_model_name": BARE}, env={"SGLANG_X": f"{BARE},1"}),
+        Kernel(t=1.0, message=f"python3[12]: segfault {BARE}"),
+        Acted(t=1.0, action="restart", result="failed", detail=f"it said {BARE}"),
+        Operator(t=1.0, action="acknowledge", reason=f"I use {BARE}"),
+        Self(t=1.0, fallen=[f"endpoint: ValueError: {BARE}"]),
+    ],
+    ids=lambda x: type(x).__name__.lower(),
+)
+def test_a_known_key_is_kept_nowhere_even_where_nothing_names_it(made: Made, x: Observation) -> None:
+    keyring.remember(BARE)
+    made.serving()
+    made.take(x)
+    kept = b"\n".join(made.watch.recorder.lines()).decode() + repr(made.watch.latest) + json.dumps(server_view(made.watch))
+    assert BARE not in kept + repr(list(made.watch.diary))
+    assert keyring.GONE in kept
 
 
 def test_a_body_that_echoes_a_key_is_cleaned(made: Made) -> None:
@@ -112,8 +137,9 @@ def test_a_key_that_cannot_be_read_is_told_once_and_again_after_it_was_mended(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(made.watch.log, "error", lambda _event, **fields: told.append(fields["message"]), raising=False)
-    blocked = Probe(t=1.0, probe="health", outcome="skipped", why="config", detail="the API key file /k cannot be read")
-    made.take(blocked, blocked, Probe(t=2.0, probe="health", outcome="ok"), blocked)
+    blocked = Probe(t=1.0, probe="models", outcome="skipped", why="config", detail="the API key file /k cannot be read")
+    health = Probe(t=1.5, probe="health", outcome="ok")  # which is asked without a key meanwhile
+    made.take(blocked, health, blocked, Probe(t=2.0, probe="models", outcome="ok"), blocked)
     assert told == ["the server cannot be asked: the API key file /k cannot be read"] * 2
 
 

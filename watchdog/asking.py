@@ -17,6 +17,14 @@ class NoDaemonError(ControlError):
     """No daemon listens."""
 
 
+class ForbiddenError(ControlError):
+    """Its socket may not be used by us."""
+
+
+class SlowError(ControlError):
+    """It did not answer in time; it may have been asked for something that takes longer."""
+
+
 class RefusedError(ControlError):
     """The daemon says what is wrong with the request."""
 
@@ -27,7 +35,9 @@ def ask(folder: Path, request: dict[str, Any], limit_s: float = REQUEST_LIMIT_S)
     Raises:
         NoDaemonError: it does not run.
         RefusedError: it says that the request is wrong.
-        ControlError: it may not be asked, or does not answer.
+        ForbiddenError: it may not be asked by us.
+        SlowError: it gave no answer within `limit_s` seconds.
+        ControlError: it does not answer.
     """
     path = folder / NAME
     try:
@@ -40,7 +50,9 @@ def ask(folder: Path, request: dict[str, Any], limit_s: float = REQUEST_LIMIT_S)
     except (FileNotFoundError, ConnectionRefusedError) as e:
         raise NoDaemonError(f"no daemon listens on {path}: is sglang-watchdog.service running?") from e
     except PermissionError as e:
-        raise ControlError(f"{path} may not be used: run this as root or as the daemon's user") from e
+        raise ForbiddenError(f"{path} may not be used: run this as root or as the daemon's user") from e
+    except TimeoutError as e:
+        raise SlowError(f"the daemon gave no answer on {path} within {limit_s:g} s: look at sglang-watchdog.service") from e
     except (OSError, ValueError) as e:
         raise ControlError(f"the daemon does not answer on {path} ({e})") from e
     try:

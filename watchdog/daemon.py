@@ -19,6 +19,7 @@ from watchdog.clock import BootClock, Clock
 from watchdog.control import Control
 from watchdog.judge.verdict import Intent
 from watchdog.keeper import Keeper
+from watchdog.known_keys import learn
 from watchdog.log import get
 from watchdog.observation import Gpu, Observation, Self
 from watchdog.observe.cgroup import Cgroups
@@ -48,6 +49,7 @@ BUS_PATIENCE_S = 15.0
 RELOAD_LIMIT_S = 5.0
 STOP_LIMIT_S = 2.0
 LAST_FLUSH_S = 1.0
+KEYS_LIMIT_S = 3.0
 
 
 def folders(whole: config.Config) -> tuple[Path, Path]:
@@ -111,6 +113,7 @@ class Daemon:
         async with Control(self.runtime_dir, self.requests.answer):
             self._ticked_at = self._bus_seen_at = self.clock.now()
             tasks.create_task(self.bus.run(), name="bus")
+            await self._learn_keys()
             self.people = People(self.whole, self.state_dir, self.clock, tasks)
             for settings in self.whole.servers:
                 self._add(settings)
@@ -151,6 +154,12 @@ class Daemon:
             if self._reload.is_set():
                 self._reload.clear()
                 await self.reload()
+
+    async def _learn_keys(self) -> None:
+        """Before anything is observed. A file system that does not answer holds us up for a moment only."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KEYS_LIMIT_S):
+                await asyncio.to_thread(learn, self.whole)
 
     # ---- wiring
 
@@ -347,6 +356,7 @@ class Daemon:
     async def _take_up(self, whole: config.Config) -> None:
         """Go on with another configuration; what is known of a server that stays, stays."""
         page_before, self.whole = self.whole.web, whole
+        await self._learn_keys()
         wanted = {s.name: s for s in whole.servers}
         gone = [n for n, s in self.servers.items() if n not in wanted or wanted[n].unit != s.watch.server.unit]
         kept = [s for n, s in self.servers.items() if n not in gone]

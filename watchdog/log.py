@@ -15,6 +15,8 @@ from typing import Any
 
 import structlog
 
+from watchdog import keyring
+
 FIELDS: dict[str, str] = {
     "server": "the name of the watched server",
     "unit": "its systemd unit",
@@ -68,6 +70,7 @@ WAITING = 100
 
 def plain(text: str) -> str:
     """One line without control characters, so that nobody can forge an entry of ours through it; at most `FIELD_LIMIT` long."""
+    text = keyring.struck(text)
     clean = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text[:FIELD_LIMIT])
     return clean if len(text) <= FIELD_LIMIT else clean[:-1] + "…"
 

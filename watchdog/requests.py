@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from watchdog.clean import without_secrets
 from watchdog.judge.explain import explain
 from watchdog.learning import RefusedError
 from watchdog.observation import PROBES, Operator
@@ -169,7 +170,7 @@ class Requests:
         probes = {}
         for s in self._chosen(request):
             if s.endpoint is not None:
-                probes[s.watch.server.name] = msgspec.to_builtins(await s.endpoint.probe_now(kind))
+                probes[s.watch.server.name] = msgspec.to_builtins(without_secrets(await s.endpoint.probe_now(kind)))
         return {"done": "probe", "probes": probes}
 
     async def _baseline(self, request: dict[str, Any]) -> dict[str, Any]:

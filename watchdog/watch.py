@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from watchdog import config
-from watchdog.act import redact
+from watchdog.clean import without_secrets
 from watchdog.clock import Clock
 from watchdog.incidents import Incidents
 from watchdog.judge.decide import stand_down
@@ -18,7 +18,7 @@ from watchdog.judge.facts.life import Phase
 from watchdog.judge.sentence import sentence, worst
 from watchdog.judge.verdict import Condition, Event, Intent, Status
 from watchdog.log import get
-from watchdog.observation import Acted, Header, Job, Log, Observation, Operator, Probe, Self, Unit
+from watchdog.observation import Acted, Header, Job, Observation, Operator, Probe, Self, Unit
 from watchdog.observe.source import Target
 from watchdog.recorder import Recorder
 from watchdog.state import Saved, StateFile, boot_id
@@ -149,7 +149,8 @@ class Watch:
         if isinstance(x, Probe) and x.why == "config":
             self._cannot_ask(x.detail or "")
         elif isinstance(x, Probe) and x.outcome != "skipped":
-            self._unasked = ""
+            if x.probe != "health":  # which is asked without a key, too
+                self._unasked = ""
             self.last_probes[x.probe] = x
             self.tally.probe(x)
             if x.outcome != "ok":
@@ -277,14 +278,3 @@ class Watch:
         self.saved.ledger = self.engine.ledger
         self.saved.learned = self.engine.facts.learned
         return self.saved
-
-
-def without_secrets(x: Observation) -> Observation:
-    """The observation without API keys, passwords and what users asked: before it is kept, judged or told anywhere."""
-    if isinstance(x, Log):
-        clean = redact.secrets(redact.prompts(x.message))
-        return x if clean == x.message else msgspec.structs.replace(x, message=clean)
-    if isinstance(x, Probe) and x.outcome != "ok":
-        body, detail = (None if text is None else redact.secrets(text) for text in (x.body, x.detail))
-        return x if (body, detail) == (x.body, x.detail) else msgspec.structs.replace(x, body=body, detail=detail)
-    return x

@@ -105,7 +105,9 @@ def test_until_verified_with_a_line_for_each_phase(config: Path, capsys: pytest.
 
 def test_the_time_is_over(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert waited(config, [view(verified=False)], "--timeout", "0.1") == 3
-    assert "kimi: not verified within 0.1 s" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "kimi: not verified within 0.1 s" in said
+    assert "kimi: serving, 3 running, canary 0.41 s, but no canary was answered yet" in said
 
 
 @pytest.mark.parametrize("status", [0, 3])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.observe.talker import Talker, reply, says, talking
+from watchdog import keyring
 from watchdog.observe.access import Access, AccessError, read_key, tls
 from watchdog.observe.http import Exchange, Limits, Request, exchange
 
@@ -94,9 +95,32 @@ async def test_a_key_that_is_echoed_is_not_kept(tmp_path: Path) -> None:
 
 
 async def test_a_key_that_cannot_be_read_is_our_own_fault(tmp_path: Path) -> None:
-    got = await ask(Talker("127.0.0.1", 1), api_key_file=str(tmp_path / "none"))
+    access = Access(Talker("127.0.0.1", 1).server(api_key_file=str(tmp_path / "none")))
+    got = await exchange(access, Request("GET", "/v1/models", Limits(1, 2)))
     assert (got.outcome, got.why) == ("skipped", "config")
     assert "No such file" in (got.detail or "") and "LoadCredential=" in (got.detail or "")
+
+
+async def test_what_needs_no_key_is_asked_without_one_until_it_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    async with talking(says(reply(200))) as talker:
+        access = Access(talker.server(api_key_file=str(path)))
+        for place in ("/health", "/metrics"):
+            assert (await exchange(access, Request("GET", place, Limits(1, 2)))).outcome == "ok"
+        path.write_text("sk-late")
+        assert (await exchange(access, Request("GET", "/health", Limits(1, 2)))).outcome == "ok"
+    assert ["Authorization" in request.decode() for request in talker.requests] == [False, False, True]
+
+
+def test_a_key_that_was_read_is_struck_out_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text('sk-"odd"-key\n')
+    assert keyring.struck('a sk-"odd"-key') == 'a sk-"odd"-key'
+    read_key(str(path))
+    assert keyring.struck('a sk-"odd"-key, {"k": "sk-\\"odd\\"-key"}') == f'a {keyring.GONE}, {{"k": "{keyring.GONE}"}}'
+    path.write_text("short")
+    read_key(str(path))
+    assert keyring.struck("a short word") == "a short word"
 
 
 def test_a_bare_name_is_a_credential(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

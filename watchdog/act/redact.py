@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from watchdog import keyring
+
 GONE = "…"
 LINE_CAP = 8192
 """Characters of a line that are looked at; the rest is dropped first."""
@@ -41,7 +43,8 @@ _TEXT = re.compile(
 
 
 def secrets(text: str) -> str:
-    """Text without keys, tokens, passwords and the logins of addresses."""
+    """Text without the keys that we know, and without what looks like keys, tokens, passwords and the logins of addresses."""
+    text = keyring.struck(text)
     small = text.lower()
     named = any(name in small for name in _NAMES)
     if named:  # first, before another pattern takes the flag for a value

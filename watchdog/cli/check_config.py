@@ -111,12 +111,15 @@ def _unusable(folder: Path, *, by_systemd: bool, setting: str) -> tuple[str, str
 def missing_files(whole: "config.Config") -> "list[config.Fault]":
     """Files that the configuration names and that cannot be used from here."""
     from watchdog import config  # noqa: PLC0415
+    from watchdog.cli.credentials import resolved  # noqa: PLC0415
     from watchdog.observe.access import AccessError, read_key, tls  # noqa: PLC0415
 
     found = []
-    for server in whole.servers:
+    for server, meant in zip(resolved(whole).servers, whole.servers, strict=True):
         where = f"servers[{server.name}]"
-        if server.api_key_file and ("/" in server.api_key_file or os.environ.get("CREDENTIALS_DIRECTORY")):
+        # A credential is root's: that others cannot read its source is as it should be.
+        credential = "/" not in meant.api_key_file and not os.environ.get("CREDENTIALS_DIRECTORY")
+        if server.api_key_file and (os.geteuid() == 0 and BOOTED.is_dir() if credential else True):
             try:
                 read_key(server.api_key_file)
             except AccessError as e:

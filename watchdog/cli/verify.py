@@ -55,12 +55,13 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings."""
     import asyncio  # noqa: PLC0415  # loaded for this command only
 
+    from watchdog.cli.credentials import resolved  # noqa: PLC0415
     from watchdog.verify.findings import Verdict  # noqa: PLC0415
     from watchdog.verify.gather import Gatherer  # noqa: PLC0415
     from watchdog.verify.report import report  # noqa: PLC0415
 
     deep.allowed(args)
-    whole = loaded(args.config)
+    whole = resolved(loaded(args.config))
     servers = chosen(whole, args.server)
     gatherer = Gatherer(whole, runtime_dir(args.config), args.limit)
     seens = asyncio.run(gatherer.looks(servers))

@@ -66,13 +66,21 @@ def run(args: argparse.Namespace) -> int:
                     return shown.end(FAILED, f"{s['name']}: {why}")
             if until is not None and now >= until:
                 waiting = [s["name"] for s in servers if not s["verified"]] or names
-                return shown.end(TIMEOUT, f"{', '.join(waiting)}: not verified within {screen.span(args.timeout)}")
+                why = "".join(f"\n  {s['name']}: {lacking(s)}" for s in servers if not s["verified"])
+                return shown.end(TIMEOUT, f"{', '.join(waiting)}: not verified within {screen.span(args.timeout)}{why}")
     raise CommandError("the server could not be watched")
 
 
 def unknown(view: dict[str, Any]) -> bool:
     """Whether systemd knows no such unit."""
     return (view["unit_state"] or {}).get("load_state") == "not-found"
+
+
+def lacking(view: dict[str, Any]) -> str:
+    """What keeps a server from being verified."""
+    if view["phase"] != "serving" or view["wrong"]:
+        return str(view["sentence"])
+    return f"{view['sentence']}, but {'no canary was answered yet' if view['proven'] else 'it was not seen to become ready'}"
 
 
 def given_up(view: dict[str, Any]) -> str | None:
@@ -121,8 +129,9 @@ def _views(args: argparse.Namespace, whole: Any, names: list[str]) -> Views:
 
 def _alone(whole: Any, names: list[str]) -> "Alone":
     from watchdog.cli.alone import Alone  # noqa: PLC0415  # its event loop is loaded only where no daemon runs
+    from watchdog.cli.credentials import resolved  # noqa: PLC0415
 
-    return Alone(whole, names)
+    return Alone(resolved(whole), names)
 
 
 class Shown:

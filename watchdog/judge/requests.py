@@ -7,10 +7,12 @@ from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.probes import Attempt, refused_us
 from watchdog.judge.verdict import Call, Status, Verdict, Want
 from watchdog.observation import Probe
-from watchdog.wording import ago, counted, span
+from watchdog.wording import ago, counted, lasting, span
 
 MANY = 4
 WINDOW_S = 1800.0
+UNASKED_S = 20.0
+"""A file that is just being written anew is no news."""
 UNREACHED_S = 120.0
 """What does not connect for so long is no accident of a crowded moment."""
 OTHERWISE = 2
@@ -28,6 +30,9 @@ GATEWAY = "Something in between, such as a proxy, answers in the server's place:
 def judge(f: Facts, now: float) -> Verdict:
     """The condition ProbesAccepted."""
     kind = "ProbesAccepted"
+    unasked = _unasked(f, now)
+    if unasked is not None:
+        return unasked
     unreached = _unreached(f, now)
     if unreached is not None:
         return unreached
@@ -66,6 +71,22 @@ def judge(f: Facts, now: float) -> Verdict:
         evidence=(f"{counted(logged, 'such line')} in the access log",),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="ProbesRefused", message=f"{message}.", calls=(call,))
+
+
+def _unasked(f: Facts, now: float) -> Verdict | None:
+    """We cannot ask because of our own settings, such as a key file that cannot be read: who does not ask sees no hang."""
+    since = f.refusals.unasked_since
+    if since is None:
+        return None
+    last = max(f.refusals.unasked.values(), key=lambda o: o.t)
+    why, _, cure = (last.detail or "our own settings do not allow it").partition("; ")
+    message = f"Requests ({', '.join(sorted(f.refusals.unasked))}) are not made {lasting(now - since)}: {why}."
+    if now - since < UNASKED_S:
+        return Verdict(type="ProbesAccepted", status=Status.UNKNOWN, reason="CannotAsk", message=message)
+    advice = f"{cure[:1].upper()}{cure[1:]}. " if cure else ""
+    advice += "It is read again at each request: no restart is needed."
+    call = Call(want=Want.ALERT, reason="CannotAsk", message=message, advice=advice)
+    return Verdict(type="ProbesAccepted", status=Status.FALSE, reason="CannotAsk", message=message, calls=(call,))
 
 
 def _unreached(f: Facts, now: float) -> Verdict | None:

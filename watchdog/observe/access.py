@@ -5,7 +5,10 @@ import os
 import ssl
 from pathlib import Path
 
-from watchdog import config
+from watchdog import config, keyring
+
+OPEN = ("/health", "/metrics")
+"""Paths that begin so are answered without a key (SGLang 0.4.6 to 0.5.23, --api-key and --admin-api-key)."""
 
 MAX_KEY = 4096
 """An API key is no longer than this, in bytes; it is one header line (RFC 9110 leaves the limit to the server)."""
@@ -47,14 +50,15 @@ def read_key(name: str) -> str:
             raw = file.read(MAX_KEY + 1)
     except OSError as e:
         raise AccessError(
-            f"the API key cannot be read from {path}: {e.strerror}; make it readable for the watchdog's user, "
-            "or hand it over with LoadCredential= and set api_key_file to the credential's name"
+            f"the API key cannot be read from {path}: {e.strerror}; make it readable for the watchdog's user (a command: run it "
+            "as root), or hand it over with LoadCredential= and set api_key_file to the credential's name"
         ) from e
     key = raw.strip()
     if not key:
         raise AccessError(f"the API key file {path} is empty; put the server's --api-key into it")
     if len(raw) > MAX_KEY or not all(0x21 <= byte <= 0x7E for byte in key):
         raise AccessError(f"the API key file {path} is not one line of printable ASCII; put nothing but the key into it")
+    keyring.remember(key.decode("ascii"))
     return key.decode("ascii")
 
 
@@ -82,17 +86,22 @@ class Access:
         self._tls: ssl.SSLContext | None = None
         self._key = ""
 
-    def open(self) -> tuple[ssl.SSLContext | None, dict[str, str]]:
+    def open(self, path: str) -> tuple[ssl.SSLContext | None, dict[str, str]]:
         """Certificates and headers for one request. Reads files: not for the event loop's thread.
 
         Raises:
-            AccessError: see `read_key` and `tls`.
+            AccessError: see `read_key` and `tls`. A key that cannot be read keeps us from no path that needs none.
         """
         if self._tls is None:
             self._tls = tls(self.server)
         if not self.server.api_key_file:
             return self._tls, {}
-        self._key = read_key(self.server.api_key_file)
+        try:
+            self._key = read_key(self.server.api_key_file)
+        except AccessError:
+            if path.startswith(OPEN):
+                return self._tls, {}
+            raise
         return self._tls, {"Authorization": f"Bearer {self._key}"}
 
     def redacted(self, text: str) -> str:

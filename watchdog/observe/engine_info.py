@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from watchdog import keyring
 from watchdog.clock import Clock
 from watchdog.observation import Server
 from watchdog.observe.access import Access
@@ -118,7 +119,9 @@ class EngineInfoSource:
             argv = _strings(read(f"{self._proc}/{pid}/cmdline"))
             if role(" ".join(argv)) == "main" or (pid == main and any(each.startswith("--model") for each in argv)):
                 environ = _strings(read(f"{self._proc}/{pid}/environ", 256 * KIB))
-                return Server(t=0.0, args=cleaned(arguments.parse_argv(argv)), env=allowed(environ))
+                args = arguments.parse_argv(argv)
+                remember_keys(args)
+                return Server(t=0.0, args=cleaned(args), env=allowed(environ))
         return None
 
     async def _ask(self) -> tuple[dict[str, Any] | None, bool]:
@@ -128,12 +131,21 @@ class EngineInfoSource:
             got = await exchange(self._access, Request("GET", path, limits))
             if got.outcome == "ok":
                 with contextlib.suppress(msgspec.DecodeError):
-                    return msgspec.json.decode(got.body, type=dict[str, Any]), True
+                    info = msgspec.json.decode(got.body, type=dict[str, Any])
+                    remember_keys(info)
+                    return info, True
                 return None, True
             if got.status != 404:
                 # Nobody took the question: it may be asked again. Whoever took it is not bothered a second time.
                 return None, got.outcome not in ("refused", "connect_timeout")
         return None, True
+
+
+def remember_keys(args: Mapping[str, Any]) -> None:
+    """The server's own keys, which it may print at any time, are known from now on."""
+    for name in ("api_key", "admin_api_key"):
+        if isinstance(key := args.get(name), str):
+            keyring.remember(key)
 
 
 def merged(found: Server | None, info: Mapping[str, Any]) -> Server:

@@ -110,7 +110,7 @@ def shortened(text: str) -> str:
 async def _exchange(access: Access, request: Request, result: Exchange, begun: float) -> None:
     loop = asyncio.get_running_loop()
     try:
-        tls, auth = await asyncio.to_thread(access.open)
+        tls, auth = await asyncio.to_thread(access.open, request.path)
     except AccessError as e:
         result.failed("skipped", str(e))
         result.why = "config"

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from watchdog import asking, config
+from watchdog.clean import without_secrets
 from watchdog.clock import BootClock, Clock
 from watchdog.observation import Cgroup, Deps, Gpu, Host, Log, Observation, Probe
 from watchdog.observation import Server as Engine
@@ -50,6 +51,8 @@ STARTED = "39f53479d3a045ac8e11786248231fbf"
 
 DAY_S = 86400.0
 MAY_NOT_ASK = "the daemon watches it, and may not be asked: run this as root"
+TURNS = 2
+"""The daemon may have a probe of its own on its way before it comes to ours."""
 K = TypeVar("K", bound=Observation)
 
 
@@ -231,7 +234,7 @@ class Gatherer:
         health = asyncio.create_task(self._health(canary, target, seen))
         try:
             if seen.server.probe.chat:
-                seen.probes["chat"] = chat = await canary.ask("chat", target.inv)
+                seen.probes["chat"] = chat = await _asked(canary, "chat", target)
                 if chat.outcome == "ok":
                     target.hold = None
             await health
@@ -240,21 +243,25 @@ class Gatherer:
 
     async def _health(self, canary: Canary, target: Target, seen: Seen) -> None:
         request = {"command": "probe", "kind": "health", "server": seen.server.name}
-        limit = seen.server.probe.health_limit_s + 5.0
+        limit = min(TURNS * seen.server.probe.health_limit_s + 5.0, self._limit_s + ENGINE_LIMIT_S)
         try:
             answer = await Worker("daemon").call(functools.partial(asking.ask, self._folder, request, limit), limit + 1.0)
             told = answer.get("probes", {}).get(seen.server.name)
             seen.probes["health"] = msgspec.convert(told, Probe)
         except (asking.NoDaemonError, asking.RefusedError):
-            seen.probes["health"] = await canary.ask("health", target.inv)
-        except asking.ControlError:
+            seen.probes["health"] = await _asked(canary, "health", target)
+        except asking.ForbiddenError:
             seen.no_health = MAY_NOT_ASK
+        except asking.SlowError:
+            seen.no_health = f"the daemon watches it, and did not tell of it within {limit:g} s: it or the server is slow"
+        except asking.ControlError as e:
+            seen.no_health = f"the daemon watches it, and could not be asked: {e}"
         except (TimeoutError, BusyError, msgspec.ValidationError, AttributeError):
             seen.no_health = "the daemon was asked for it, and did not tell"
 
     async def _cheap(self, target: Target, seen: Seen) -> None:
         """What the HTTP server answers by itself."""
-        seen.probes["models"] = await Canary(seen.server, random.Random(), self._clock.now).ask("models", target.inv)
+        seen.probes["models"] = await _asked(Canary(seen.server, random.Random(), self._clock.now), "models", target)
         if seen.server.metrics.enabled:
             seen.metrics = await ScrapeSource(target, self._clock).scrape()
 
@@ -280,6 +287,11 @@ class Gatherer:
                     until = min(until, self._clock.now() + 1.0)  # it was not answered: the command line is all there is
         finally:
             await ended(task)
+
+
+async def _asked(canary: Canary, kind: str, target: Target) -> Probe:
+    """One probe, as the daemon would keep it: a server's words may hold keys and prompts."""
+    return without_secrets(await canary.ask(kind, target.inv))
 
 
 async def first(source: Source, kind: type[K], limit_s: float) -> K | None:

@@ -6,8 +6,9 @@ from watchdog.judge.facts.answers import Answers
 from watchdog.judge.facts.baseline import Baseline, identity_of
 from watchdog.judge.facts.cache_use import CacheUse
 from watchdog.judge.facts.devices import Devices
+from watchdog.judge.facts.kills import LATE_S, Kills
 from watchdog.judge.facts.learned import Learned
-from watchdog.judge.facts.life import Life, Phase
+from watchdog.judge.facts.life import DEATHS_OF_CHILDREN, Life, Phase
 from watchdog.judge.facts.memory import Memory
 from watchdog.judge.facts.names import Names
 from watchdog.judge.facts.pause import Pause
@@ -32,6 +33,8 @@ SURVIVED_S = 20.0
 """A server that works so long after a fatal line has outlived it."""
 DEEP_S = 0.9
 """A /health that asks the engine is never answered faster than 1 s (http_server.py, 0.4.10 and later)."""
+ASKED = ("/health", "/health_generate", "/generate", "/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+"""A server that is about to end gives 503 on the first two, and nothing on the others."""
 FIRST_TOKEN = "time_to_first_token_seconds"
 
 
@@ -61,6 +64,7 @@ class Facts:
         self.prompts = Prompts()
         self.cache_use = CacheUse()
         self.memory = Memory()
+        self.kills = Kills()
         self.devices = Devices()
         self.senses = Senses()
         self.deed: o.Acted | None = None
@@ -98,8 +102,11 @@ class Facts:
                 if self._present(x):
                     self.memory.see_cgroup(x, settled=self._settled(x.t), ready_at=self.life.ready_at)
                     self.start.see_cgroup(x)
+                    self.kills.see_cgroup(x, self.life.inv)
+                    self._room(x.t)
             case o.Host():
                 self.memory.see_host(x, ready_at=self.life.ready_at)
+                self._room(x.t)
             case o.Unit():
                 return self._unit(x)
             case o.Job():
@@ -109,7 +116,10 @@ class Facts:
                 if self.senses.see(x):
                     self._forgive(x.t)
             case o.Kernel():
-                self.devices.see_kernel(x)
+                fact = self.devices.see_kernel(x)
+                if fact is not None:
+                    self.kills.see_kernel(x.written, fact)
+                    self._explain_death(x.t)
                 return True
             case o.Port():
                 self.life.see_port(x)
@@ -138,9 +148,24 @@ class Facts:
             self.life.unit.sub_state if self.life.unit else None,
         )
         self.life.see_unit(x)
+        self._explain_death(x.t)
         if self.life.inv != before[0]:
+            self.kills.begin(self.life.inv)
             self._new_life(x.since if x.since is not None else x.t)
         return before != (self.life.inv, x.active_state, x.sub_state)
+
+    def _room(self, t: float) -> None:
+        if self.life.active and self.memory.nearly_full():
+            self.kills.see_short(t, self.life.inv, self.memory.room() or 0)
+        self._explain_death(t)
+
+    def _explain_death(self, t: float) -> None:
+        """What tells of the OOM killer may be read somewhat later than the death itself."""
+        death = self.life.deaths[-1] if self.life.deaths else None
+        if death is None or t - death.t > LATE_S:
+            return
+        guess = death.code.startswith("killed with status 9") and death.mark in (None, *DEATHS_OF_CHILDREN) and not death.asked
+        death.killed = self.kills.said(death.t, death.inv, guess=guess) or death.killed
 
     def _new_life(self, since: float) -> None:
         for fold in (
@@ -189,13 +214,16 @@ class Facts:
             self._working(x.written, line)
             return False
         self._line(x, line)
-        return line.fatal or line.mark in (Mark.READY, Mark.SIGTERM)
+        # What was written before we looked is judged once what came after it has been read, too.
+        return (line.fatal or line.mark in (Mark.READY, Mark.SIGTERM)) and not self.life.before_us(x.written)
 
     def _working(self, t: float, line: Line) -> None:
         self.senses.hear(t)
         if line.mark is ACCESS:
             self.refusals.see_access(t, line)
             self.pause.see_access(t, line)
+            if line.fields.get("status") == 200 and line.text.get("path", "") in ASKED:
+                self.life.see_answered(t)
             return
         self._still_serves(t)
         self.work.see_batch(t, line)
@@ -237,6 +265,7 @@ class Facts:
             self.life.survived()
 
     def _probe(self, x: o.Probe) -> bool:
+        self.refusals.see_asked(x)
         if not self._present(x) or x.outcome == "skipped":
             return False
         if self.forgiven_at is not None and x.t - (x.total_s or 0.0) < self.forgiven_at and x.outcome != "ok":
@@ -293,6 +322,7 @@ class Facts:
             self.ranks.see_left(x)
             return False
         self.ranks.see(x)
+        self.kills.see_procs(x, self.life.inv)
         self.memory.see_procs(x, settled=self._settled(x.t), ready_at=self.life.ready_at)
         if self.ranks.compiler_at == x.t:
             self.start.see_compiler(x.t, self.ranks.compiler)
@@ -377,13 +407,16 @@ class Facts:
         return max(0.0, whole - (now - since), self._ahead_s(now))
 
     def _ahead_s(self, now: float) -> float:
-        """What this phase and those after it took in earlier starts, less what is done of it; 0 where that is unknown."""
+        """What this phase and those after it took in earlier starts, less what is done of them; 0 where that is unknown."""
         start, phases = self.start, self.learned.phases
         if start.step is None or start.step_since is None:
             return 0.0
         order = list(startup.PHASES)
-        here = start.eta_s if start.bar is not None else phases.get(start.step.value, 0.0) - (now - start.step_since)
-        return max(0.0, here or 0.0) + sum(phases.get(p.value, 0.0) for p in order[order.index(start.step) + 1 :])
+        left = {p: phases.get(p.value, 0.0) - start.took.get(p.value, 0.0) for p in order[order.index(start.step) :]}
+        left[start.step] -= now - start.step_since
+        if start.bar is not None:
+            left[start.step] = start.eta_s or 0.0
+        return sum(max(0.0, seconds) for seconds in left.values())
 
     def learned_step_s(self, title: str) -> float | None:
         """How long this phase took in earlier starts, in seconds; None if unknown."""

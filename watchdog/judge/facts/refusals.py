@@ -11,6 +11,9 @@ class Refusals:
     """Folds refusals of our requests, and whether the server's own access log knows of them."""
 
     def __init__(self) -> None:
+        self.unasked: dict[str, Probe] = {}
+        """The newest probe of each kind that could not be made because of our own settings. Not bound to one life."""
+        self.unasked_since: float | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -28,6 +31,16 @@ class Refusals:
             self.recent.append(o)
         elif o.outcome == "ok":
             self.served.append(o.t)
+
+    def see_asked(self, o: Probe) -> None:
+        """Take in whether we could ask at all: a key, a certificate or an address of ours may stand in the way."""
+        if o.why == "config":
+            self.unasked[o.probe] = o
+            if self.unasked_since is None:
+                self.unasked_since = o.t
+        elif o.outcome != "skipped" and (o.probe != "health" or "health" in self.unasked):
+            # /health is asked without a key, too, so that it tells nothing of the others.
+            self.unasked, self.unasked_since = {}, None
 
     def see_access(self, t: float, line: Line) -> None:
         """Take in an access line of the server."""

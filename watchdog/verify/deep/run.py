@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+from watchdog.clean import without_secrets
 from watchdog.clock import Clock
 from watchdog.observation import Probe
 from watchdog.observe.canary import Canary
@@ -205,9 +206,9 @@ class Deep:
         finally:
             self._lookout.in_flight -= 1
         if keep is not None:
-            keep(probe)
+            keep(without_secrets(probe))
         if probe.outcome != "ok":
-            raise _OverError(f"a request of ours failed: {probe.detail or probe.outcome}")
+            raise _OverError(f"a request of ours failed: {without_secrets(probe).detail or probe.outcome}")
         answer = probe.answer
         if answer is not None and answer.prompt_tokens is not None and answer.completion_tokens is not None:
             done.tokens += answer.prompt_tokens + answer.completion_tokens - reserved
