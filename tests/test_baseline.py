@@ -157,3 +157,24 @@ def test_another_host_is_another_deployment() -> None:
 def test_no_baseline_is_unknown() -> None:
     d = Deployment().start()
     assert d.condition("AsBaseline").status is Status.UNKNOWN
+
+
+def since(start_s: float) -> Baseline:
+    return Baseline(identity=identity(), made_at="2026-02-25T03:08:10Z", made_by="learn", start_s=start_s)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "shown", "differs"),
+    [
+        (0.1, 0.4, ("0 s", "0 s"), False),
+        (0.4, 0.6, ("0 s", "1 s"), False),
+        (0.4, 1.6, ("0 s", "2 s"), True),
+        (100.0, 140.0, ("100 s", "140 s"), False),
+        (100.0, 160.0, ("100 s", "160 s"), True),
+    ],
+)
+def test_what_the_shown_digits_cannot_tell_is_no_difference(
+    there: float, here: float, shown: tuple[str, str], differs: bool
+) -> None:
+    (row,) = compared(since(there), since(here))
+    assert ((row.baseline, row.now), row.differs) == (shown, differs)

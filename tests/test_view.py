@@ -1,5 +1,6 @@
 """What is shown of a server, and what the daemon answers on its socket."""
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from watchdog import config
 from watchdog.clock import FakeClock
+from watchdog.judge.facts.learned import OneStart
 from watchdog.judge.verdict import Condition, Status
 from watchdog.observation import Log, Probe, Unit
 from watchdog.requests import Requests
@@ -150,3 +152,42 @@ async def test_a_pause_that_is_not_on_disk_is_said(watch: Watch, monkeypatch: py
     monkeypatch.setattr(Responder, "trouble", "No space left on device: free space, or mend its owner and mode")
 
     assert "No space left" in (await asked(watch, command="pause", seconds=600))["warning"]
+
+
+def test_a_draft_model_that_is_loaded_after_the_graphs_does_not_take_the_start_back(watch: Watch) -> None:
+    """Up to SGLang 0.5.13 the target model is built as a whole before the draft's weights are read."""
+    watch.engine.facts.learned.add_start(
+        OneStart(
+            inv="0" * 32,
+            total_s=24.0,
+            phases={"launch": 4.0, "weights": 6.0, "KV cache": 6.0, "graphs": 6.0, "warm-up": 2.0},
+        )
+    )
+    at = "[2026-02-25 03:08:00]"
+    told: list[dict[str, Any]] = []
+    start(watch, f"{at} server_args=ServerArgs(model_path='/m', tp_size=1, speculative_algorithm='EAGLE3')")
+    for line in (
+        f"{at} Load weight begin. avail mem=93.61 GB",
+        f"{at} KV Cache is allocated. #tokens: 159277, KV size: 10.42 GB",
+        f"{at} Capture cuda graph begin. This can take up to several minutes. avail mem=30.00 GB",
+        f"{at} Load weight begin. avail mem=20.00 GB",
+        f"{at} KV Cache is allocated. #tokens: 159277, KV size: 0.42 GB",
+        f"{at} Capture cuda graph begin. This can take up to several minutes. avail mem=10.00 GB",
+    ):
+        clock = watch.clock
+        assert isinstance(clock, FakeClock)
+        for _ in range(3):
+            clock.advance(1.0)
+            watch.tick()
+            told.append(server_view(watch)["starting"])
+        watch.take(Log(t=clock.now(), inv=INV, message=line))
+        watch.tick()
+        told.append(server_view(watch)["starting"])
+
+    names = list(dict.fromkeys(each["step"] for each in told))
+    assert names == ["launch", "weights", "KV cache", "graphs", "draft weights", "draft KV cache"]
+    for key in ("at", "done"):
+        row = [each[key] for each in told]
+        assert row == sorted(row), key
+    left = [each["eta_s"] for each in told]
+    assert all(later <= before + 0.01 for before, later in itertools.pairwise(left)), left

@@ -182,7 +182,7 @@ def _amounts(known: Baseline, fresh: Baseline) -> Iterator[Row]:
     ):
         there, here = getattr(known, name), getattr(fresh, name)
         if there is not None or here is not None:
-            yield Row(item, _size(there), _size(here), _apart(there, here, share))
+            yield _row(item, _size(there), _size(here), differs=_apart(there, here, share))
 
 
 def _figures(known: Baseline, fresh: Baseline) -> Iterator[Row]:
@@ -207,15 +207,24 @@ def _figures(known: Baseline, fresh: Baseline) -> Iterator[Row]:
         ("power of an idle GPU", known.idle_w, fresh.idle_w, 0.3, "{:.0f} W"),
     ):
         if there is not None or here is not None:
-            yield Row(item, _figure(there, form), _figure(here, form), _apart(there, here, share))
+            differs = _apart(there, here, share, least=10.0 ** -int(form[3]))
+            yield _row(item, _figure(there, form), _figure(here, form), differs=differs)
 
 
 def _both(a: dict[str, float], b: dict[str, float]) -> list[str]:
     return list(dict.fromkeys((*a, *b)))
 
 
-def _apart(there: float | None, here: float | None, share: float | None) -> bool:
-    return share is not None and there is not None and here is not None and abs(here - there) > share * abs(there)
+def _row(item: str, there: str, here: str, *, differs: bool) -> Row:
+    """A row in which nothing is called different that looks the same."""
+    return Row(item, there, here, differs and there != here)
+
+
+def _apart(there: float | None, here: float | None, share: float | None, least: float = 0.0) -> bool:
+    """Whether two amounts are apart by more than a share of the first, and by as much as the last digit shown (`least`)."""
+    if share is None or there is None or here is None:
+        return False
+    return abs(here - there) > share * abs(there) and abs(here - there) >= least
 
 
 def _size(amount: int | None) -> str:

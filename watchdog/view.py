@@ -145,17 +145,25 @@ def _unit(watch: Watch) -> dict[str, Any] | None:
 
 
 def _starting(f: Facts, now: float) -> dict[str, Any]:
-    """How far a start is. Draft and target model count as one phase here: the log of a start does not always tell them apart."""
+    """How far a start is, which never goes back. Draft and target model count as one phase: the log does not always tell which.
+
+    Where the draft model is loaded after the target's graphs, it is shown as what is left of the farthest phase.
+    """
     start, learned = f.start, f.learned.phases
     version = f.life.server.version if f.life.server is not None else None
     plan = startup.steps(version, draft=False, host_pool=f.life.arg("enable_hierarchical_cache") is True)
     phases = [step.phase for step in plan]
-    current = phases.index(start.step) if start.step in phases else 0
-    in_step = now - start.step_since if start.step_since is not None else 0.0
-    eta = start.eta_s if start.bar is not None else None
+    current = phases.index(start.reached) if start.reached in phases else 0
+    back = start.step is not start.reached
+    in_step = start.took.get(phases[current].value, 0.0)
+    if not back and start.step_since is not None:
+        in_step += now - start.step_since
+    eta = start.eta_s if start.bar is not None and not back else None
+    draft = back and f.life.arg("speculative_algorithm") is not None
+    step = start.step.value if start.step is not None else None
     remaining = startup.remaining_s(plan, current, in_step, eta_s=eta, learned=learned)
     return {
-        "step": start.step.value if start.step is not None else None,
+        "step": f"draft {step}" if draft else step,
         "ratio": start.bar,
         "steps": [step.name for step in plan],
         "at": current,

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.verify.seens import ARGS, GB, GIB, SERVER, life, lines, probed, processes, setting, well
-from watchdog.observation import Answer, Cgroup, Deps, Gpu, GpuDevice, GpuProc, Metrics, Port, Proc, Procs, Server
+from watchdog.observation import Answer, Cgroup, Deps, Gpu, GpuDevice, GpuProc, Metrics, Port, Probe, Proc, Procs, Server
+from watchdog.systemd import UnitState
 from watchdog.verify import api, gpus, host, log, memory, unit
 from watchdog.verify.findings import Item, Report, Verdict
+from watchdog.verify.report import report
 from watchdog.verify.seen import Seen
 
 PARTS = (unit, api, log, memory, gpus, host)
@@ -233,3 +235,55 @@ def test_the_worst_finding_counts(verdicts: tuple[Verdict, ...], whole: Verdict)
     report = Report(server="kimi", unit="k.service", items=items)
     assert report.verdict is whole
     assert report.conclusion.startswith("kimi ")
+
+
+STARTING = [
+    "[2026-02-25 03:08:00] server_args=ServerArgs(model_path='/m', tp_size=1)",
+    "[2026-02-25 03:08:01] Load weight begin. avail mem=93.61 GB",
+]
+
+
+def begun(**changes: Any) -> Seen:
+    """A server that loads its weights: nobody listens, and no rank has come up."""
+    probes = {name: Probe(t=0.0, probe=name, outcome="refused", total_s=0.01) for name in ("health", "models", "chat")}
+    start: dict[str, Any] = {
+        "life": life(said=STARTING),
+        "probes": probes,
+        "engine": None,
+        "metrics": Metrics(t=0.0, ok=False, error="refused"),
+        "procs": Procs(t=0.0, procs=[Proc(pid=100, name="python3 -m sglang.launch_server")]),
+        "port": Port(t=0.0, listening=False, address="127.0.0.1:30000"),
+    }
+    return well(**{**start, **changes})
+
+
+def test_a_server_that_starts_is_not_called_ill() -> None:
+    told = report(begun())
+    assert (told.verdict, told.count(Verdict.BAD)) == (Verdict.UNKNOWN, 0)
+    assert told.conclusion == "kimi is still starting: `sglang-watchdog wait --server kimi`, then ask again"
+    assert {i.item for i in told.items if "(yet)" in i.seen} >= {"readiness", "port", "health", "models", "canary"}
+    assert all(i.cure == "wait for the start: `sglang-watchdog wait`" for i in told.items if "(yet)" in i.seen)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {
+            "life": life(
+                said=[
+                    *STARTING,
+                    "[2026-02-25 03:20:10] SIGQUIT received. signum=3, frame=None. It usually means one child failed.",
+                ]
+            )
+        },
+        {"life": life(said=[*STARTING, "[2026-02-25 03:10:10] The server is fired up and ready to roll!"])},
+        {"life": life(said=[*STARTING, "[2026-02-25 03:20:10] Decode batch, #running-req: 2, #token: 900, token usage: 0.01"])},
+        {"unit": UnitState(load_state="loaded", active_state="failed", sub_state="failed", result="exit-code")},
+        {"unit": UnitState(load_state="loaded", active_state="activating", sub_state="auto-restart")},
+        {"life": life(said=[])},
+    ],
+    ids=["fatal", "ready", "works", "failed", "restart", "silent"],
+)
+def test_a_server_that_does_not_answer_and_does_not_start_is_ill(changes: dict[str, Any]) -> None:
+    told = report(begun(**changes))
+    assert (told.verdict, told.starting) == (Verdict.BAD, False)

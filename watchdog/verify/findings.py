@@ -41,12 +41,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         took_s: how long it took to gather them, in seconds.
+        starting: whether the server is still starting, so that there is more to be told later.
     """
 
     server: str
     unit: str
     items: Sequence[Item]
     took_s: float = 0.0
+    starting: bool = False
 
     def count(self, verdict: Verdict) -> int:
         """How many findings have a verdict."""
@@ -73,7 +75,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             case Verdict.ODD:
                 return f"{self.server} works, with something to mend: {detail}{others}"
             case Verdict.BAD:
-                return f"{self.server} is not well: {detail}{others}"
+                return f"{self.server} is not well{', while it starts' if self.starting else ''}: {detail}{others}"
+        if self.starting:
+            return f"{self.server} is still starting: `sglang-watchdog wait --server {self.server}`, then ask again"
         return f"{self.server} cannot be judged as a whole: {detail}{others}"
 
 

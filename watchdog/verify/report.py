@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 
 from watchdog.verify import api, gpus, host, log, memory, unit
-from watchdog.verify.findings import Item, Report
+from watchdog.verify.findings import Item, Report, Verdict, unknown
 from watchdog.verify.seen import Seen
+
+AWAITED = {"API", "memory", ("unit", "state"), ("unit", "processes"), ("unit", "port"), ("journal", "readiness")}
+"""Areas, and single findings, that come only with the end of a start."""
+WAIT = "wait for the start: `sglang-watchdog wait`"
 
 
 def report(seen: Seen, deep: Sequence[Item] = (), deep_s: float = 0.0) -> Report:
@@ -15,6 +19,27 @@ def report(seen: Seen, deep: Sequence[Item] = (), deep_s: float = 0.0) -> Report
         deep: the findings of a deep check, and `deep_s`: how long it took, in seconds.
         deep_s: see `deep`.
     """
+    begins = starting(seen)
     items = [item for part in (unit, api, log, memory, gpus, host) for item in part.check(seen)]
+    if begins:
+        items = [_not_yet(item) for item in items]
     took_s = round(seen.took_s + deep_s, 2)
-    return Report(server=seen.server.name, unit=seen.server.unit, items=[*items, *deep], took_s=took_s)
+    return Report(server=seen.server.name, unit=seen.server.unit, items=[*items, *deep], took_s=took_s, starting=begins)
+
+
+def starting(seen: Seen) -> bool:
+    """Whether this life is on its way: it runs and logs, and neither its readiness, nor work, nor a fatal line was seen yet."""
+    if seen.unit is None or not seen.unit.up or seen.unit.waits_for_restart or not seen.server.endpoint:
+        return False
+    answered = any(probe.outcome == "ok" for name, probe in seen.probes.items() if name in ("health", "chat"))
+    life = seen.life
+    if answered or life is None or life.ready or life.fatal or life.dropped or life.decodes:
+        return False
+    return seen.unit.active_state == "activating" or life.lines > 0
+
+
+def _not_yet(item: Item) -> Item:
+    """What a start has not come to yet is no fault."""
+    if item.verdict is not Verdict.BAD or (item.area not in AWAITED and (item.area, item.item) not in AWAITED):
+        return item
+    return unknown(item.area, item.item, item.expected, f"{item.seen} (yet)", WAIT)

@@ -25,6 +25,8 @@ class Start:
         self.progress_at = t
         self.progress_by = "its start"
         self.step: startup.Phase | None = None
+        self.reached: startup.Phase | None = None
+        """The farthest phase so far: a draft model that is loaded after the target's graphs goes back to weights."""
         self.step_since = t
         self.bar: float | None = None
         self.eta_s: float | None = None
@@ -49,6 +51,7 @@ class Start:
                 # Ranks interleave, and a draft model goes through phases again: what belongs to one phase adds up.
                 self.took[self.step.value] = self.took.get(self.step.value, 0.0) + max(0.0, t - self.step_since)
             self.step, self.step_since, self.bar, self._bar_done = phase, t, None, -1.0
+            self.reached = phase if self.reached is None else max(self.reached, phase, key=startup.PHASES.index)
             self._progress(t, f"{phase.value}")
         shape = DIGITS.sub("#", o.message[:200]).strip()
         if shape and shape not in self._shapes and len(self._shapes) < 5000:
