@@ -38,6 +38,9 @@ def footprint(f: Facts, a: Account) -> Verdict:
     phase = f.life.phase()
     if phase is not Phase.SERVING:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {phase.value}.")
+    if f.ranks.missing or f.life.end_announced:
+        message = "A process of the engine is missing or the server dies: what memory shows says nothing of the pool."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="ProcessesMissing", message=message)
     if a.finding is Finding.NONE:
         off = f.life.server is not None and not f.life.arg("enable_hierarchical_cache", False)
         reason = "NoHostPool" if off else "NotAnnounced"
@@ -88,7 +91,7 @@ def holds(f: Facts, a: Account, policy: Judging) -> Verdict:
     m = f.memory
     if m.host is None and m.cgroup is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRead", message="Memory has not been read yet.")
-    return _short(f, a) or _leak(f, policy)
+    return _short(f, a) or _rush(f) or _leak(f, policy)
 
 
 def _short(f: Facts, a: Account) -> Verdict | None:
@@ -127,6 +130,23 @@ def _pressed(psi_full: float | None) -> bool:
 def _bad(reason: str, message: str, advice: str) -> Verdict:
     call = Call(want=Want.ALERT, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice)
     return Verdict(type="MemoryHolds", status=Status.FALSE, reason=reason, message=message, calls=(call,))
+
+
+def _rush(f: Facts) -> Verdict | None:
+    """Whether somebody takes memory so fast that there are minutes left: that cannot wait until it is a trend of hours."""
+    m = f.memory
+    found, room = m.rush(), m.room()
+    if found is None or room is None or f.life.phase() is not Phase.SERVING:
+        return None
+    name, trend, left = found
+    shown = f"{name} grows by {gib(trend.per_s * 60)} a minute, for {span(trend.span_s)}"
+    message = f"{_upper(shown)}; at this pace the {gib(room)} left are used up in {span(left)}."
+    advice = "Restart the server now, or free memory, before the kernel's OOM killer ends it."
+    alert = Call(
+        want=Want.ALERT, reason="MemoryRunsOut", message=message, severity=Severity.CRITICAL, advice=advice, evidence=(shown,)
+    )
+    plan = Call(want=Want.PLAN_RESTART, reason="MemoryRunsOut", message=message, advice=advice, evidence=(shown,))
+    return Verdict(type="MemoryHolds", status=Status.FALSE, reason="RunsOut", message=message, calls=(alert, plan))
 
 
 def _leak(f: Facts, policy: Judging) -> Verdict:

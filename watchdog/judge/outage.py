@@ -115,7 +115,8 @@ def _signalled(d: Death, now: float) -> Verdict:
 
 
 def _said(d: Death) -> str:
-    return f"{d.code}: {quoted(d.text, 140)}" if d.text else d.code
+    code = d.code if d.killed is None else f"{d.killed} ({d.code})"
+    return f"{code}: {quoted(d.text, 140)}" if d.text else code
 
 
 def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:

@@ -1,15 +1,16 @@
 """The processes of the server: is every rank still there, does one die and not end, is a compiler at work?"""
 
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.life import DEATHS_OF_CHILDREN, ENDS_S, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.judge.vetoes import OOM_ADVICE
+from watchdog.observation import Proc
 from watchdog.wording import ago, counted, quoted, span
 
 SPARED_S = 25.0
 """So long after any other fatal line SGLang must have noticed the death by itself (it looks once a second, 0.5.10 and later)."""
-DYING_S = 100.0
-"""SGLang sleeps, dumps and waits up to 76 s with its port open before it ends after a child's death (0.5.13 and
-later, measured)."""
+SIGKILLED = (-9, 137)
+"""Exit codes of a child that got SIGKILL, as Python and a shell tell them."""
 NAMED = 4
 """So many processes are named in a sentence."""
 
@@ -38,9 +39,8 @@ def judge(f: Facts, now: float) -> Verdict:
             reason="AllPresent",
             message=f"{counted(len(r.known), 'engine process', 'engine processes')}, all present.",
         )
-    names = ", ".join(f"{x.name} (pid {x.pid})" for x in gone[:NAMED]) + (
-        f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
-    )
+    killed = _killed(f, gone)
+    names = _names(gone) + (f", {killed}" if killed is not None else "")
     message = f"Gone from the unit while its main process lives on: {names}; nobody will answer for it."
     if f.life.arg("dp_size", 1) not in (1, None) and not f.life.arg("enable_dp_attention"):
         message = f"Gone from the unit: {names}; one data-parallel replica is dead, its requests hang, the others serve."
@@ -49,10 +49,25 @@ def judge(f: Facts, now: float) -> Verdict:
         reason="ProcessGone",
         message=message,
         severity=Severity.CRITICAL,
-        advice="Look at the kernel log and at a core dump for why it ended.",
+        advice=OOM_ADVICE if killed is not None else "Look at the kernel log and at a core dump for why it ended.",
         evidence=(f"engine processes seen: {len(r.known)}, left: {len(r.known) - len(gone)}", "the main process is alive"),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="ProcessGone", message=message, calls=(call,))
+
+
+def _names(gone: list[Proc]) -> str:
+    more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+    return ", ".join(f"{x.name} (pid {x.pid})" for x in gone[:NAMED]) + more
+
+
+def _killed(f: Facts, gone: list[Proc]) -> str | None:
+    """Whether the kernel killed them for memory; inferred only where nothing else explains their end."""
+    cause = f.life.cause
+    code = cause.fields.get("exit_code") if cause is not None else None
+    unexplained = (cause is None or cause.mark in DEATHS_OF_CHILDREN) and code in (None, *SIGKILLED)
+    pids = {x.pid for x in gone}
+    first = min(f.ranks.missing[pid][0] for pid in pids)
+    return f.kills.said(first, f.life.inv, pids, guess=unexplained)
 
 
 def _dying(f: Facts, now: float) -> Verdict | None:
@@ -62,6 +77,9 @@ def _dying(f: Facts, now: float) -> Verdict | None:
         return None
     age = now - life.dying_at
     text = quoted((life.cause or life.dying_line).message)
+    gone = f.ranks.gone(now)
+    killed = _killed(f, gone) if gone else None
+    dead = f"; gone from the unit: {_names(gone)}{f', {killed}' if killed is not None else ''}" if gone else ""
     diagnose = Call(want=Want.DIAGNOSE, reason="FatalLine", message=f"A fatal line: {text}", severity=Severity.WARNING)
     served_since = f.probes.last_answer(("chat",)) or 0.0
     stepped_at = f.work.surely_stepped_at
@@ -70,18 +88,22 @@ def _dying(f: Facts, now: float) -> Verdict | None:
         return Verdict(
             type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineSurvived", message=message, calls=(diagnose,)
         )
-    limit = DYING_S if life.end_announced else SPARED_S
-    if age >= limit and f.ranks.gone(now) and not life.end_announced:
+    limit = ENDS_S if life.end_announced else SPARED_S
+    if age >= limit and gone and not life.end_announced:
         return None
-    if age < max(limit, DYING_S if not f.ranks.gone(now) else limit) or served_since > life.dying_at:
-        message = f"Dying{f' for {span(age)}' if age >= 1 else ''}: {text}"
+    failed = f.probes.failures_since(life.dying_at, ("health", "chat", "prefix", "models"))
+    if life.before_us(life.dying_at) and not gone and not failed:
+        message = f"It printed a fatal line {ago(age)}, before we looked ({text}); nothing has failed since we look."
+        return Verdict(type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineBefore", message=message)
+    if age < max(limit, ENDS_S if not gone else limit) or served_since > life.dying_at:
+        message = f"Dying{f' for {span(age)}' if age >= 1 else ''}: {text}{dead}"
         return Verdict(type="ProcessesPresent", status=Status.FALSE, reason="Dying", message=message, calls=(diagnose,))
-    if not life.end_announced and not f.probes.failures_since(life.dying_at, ("health", "chat", "prefix", "models")):
+    if not life.end_announced and not failed:
         message = f"It printed a line that servers die of {ago(age)} ({text}), but nothing has failed since."
         return Verdict(
             type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineAlone", message=message, calls=(diagnose,)
         )
-    message = f"It printed a fatal line {ago(age)} and neither ended nor worked since: {text}"
+    message = f"It printed a fatal line {ago(age)} and neither ended nor worked since: {text}{dead}"
     call = Call(want=Want.RESTART, reason="DyingNeverEnded", message=message, severity=Severity.CRITICAL, evidence=(text,))
     return Verdict(
         type="ProcessesPresent", status=Status.FALSE, reason="DyingNeverEnded", message=message, calls=(diagnose, call)

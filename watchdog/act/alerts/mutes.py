@@ -18,6 +18,8 @@ SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", 
 WORK = frozenset({"QueueFull", "Saturated", "SomeRequestsLost", "Nan"}) | SPECULATION
 GPU_SIGNS = frozenset({"GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced"})
 
+POOL_SIGNS = frozenset({"PoolShrank", "FootprintTooSmall"})
+
 LOST_DEVICES = frozenset({"DeviceFault", "DeviceLost", "DriverWedged", "DriverGone", "DriverMismatch"})
 """A driver mismatch lets a running server go on, but nothing of it starts: what ends then, ends for that."""
 
@@ -45,6 +47,7 @@ TABLE = (
     Mute(frozenset({"OtherModelServed"}), CANARIES | SHAPES, "it is another server that answers"),
     Mute(frozenset({"GarbageAnswers", "GarbageFromTheStart"}), SPECULATION | SHAPES, "garbage has no shape and no speed"),
     Mute(HANGS | ENDS, WORK | CANARIES, "a server that does not serve has no speed and no answers"),
+    Mute(ENDS | {"DyingNeverEnded", "KilledForMemory", "MemoryRunsOut"}, POOL_SIGNS, "what ends gives its memory back"),
     Mute(frozenset({"QueueFull"}), frozenset({"Saturated"}), "a full queue is more than a long one"),
 )
 

@@ -85,16 +85,17 @@ class Devices:
             if now is not None and then is not None and now > then:
                 self.violated[g.index] = (now - then) / span
 
-    def see_kernel(self, o: Kernel) -> None:
-        """Take in a line of the kernel log."""
+    def see_kernel(self, o: Kernel) -> KernelFact | None:
+        """Take in a line of the kernel log; what it says, where that is known."""
         fact = kernel_lines.classify(o.message)
         if fact is None:
-            return
+            return None
         self.notable.append((o.written, fact))
         if fact.kind is Kind.RECOVERED:
             self.latched = {key: fault for key, fault in self.latched.items() if key[1] != fact.pci}
         elif fact.blocks_restart:
             self.latched.setdefault((fact.kind, fact.pci), (o.written, fact))
+        return fact
 
     def repaired(self) -> None:
         """A person says that the devices are well again."""

@@ -57,6 +57,8 @@ class Death:
         self.mark = mark
         self.text = text
         self.inv = inv
+        self.killed: str | None = None
+        """How the kernel's OOM killer had to do with it, as a phrase; None where nothing says so."""
 
     def blame(self, line: Line) -> None:
         """A line that came late may name the cause better."""
@@ -72,6 +74,10 @@ class Death:
 
 
 ANNOUNCED = (Mark.SIGQUIT, Mark.CHILD_DEAD, Mark.WATCHDOG_FIRED, Mark.EXCEPTION, Mark.DYING, Mark.WARMUP_FAILED)
+DEATHS_OF_CHILDREN = (Mark.CHILD_DEAD, Mark.SIGQUIT)
+ENDS_S = 100.0
+"""SGLang sleeps, dumps and waits up to 76 s with its port open before it ends after a child's death (0.5.13 and
+later, measured)."""
 JOBS_THAT_STOP = ("stop", "restart", "try-restart")
 
 # The order says which of several fatal lines names the cause best.
@@ -224,6 +230,7 @@ class Life:
             return
         mark = line.mark
         if mark is Mark.READY:
+            self.see_answered(o.written)
             if self.dying_at is None:
                 self.ready_at, self.ready_how, self.proven = o.written, "its ready line", True
         elif mark is Mark.SIGTERM:
@@ -231,6 +238,8 @@ class Life:
         elif mark in (Mark.DRAINING, Mark.HEALTH_DRAINING):
             self._drain_told_at = o.written
         elif line.fatal or mark in (Mark.SIGQUIT, Mark.DYING):
+            if self.ready_at is not None and self.before_us(o.written + ENDS_S):
+                return  # it was to end long before we looked, and is up: whether it serves is for the present to show
             if self.dying_at is None:
                 self.dying_at, self.dying_line = o.written, line
             self.end_announced = self.end_announced or mark in ANNOUNCED
@@ -265,6 +274,15 @@ class Life:
             return
         if o.probe == "health" and o.outcome == "ok" and o.t - (o.total_s or 0.0) > told + DRAIN_TOLD_S:
             self.sigterm_at = self._drain_told_at = None
+
+    def before_us(self, t: float) -> bool:
+        """Whether this was before the unit was first looked at."""
+        return self.first_seen is not None and t < self.first_seen
+
+    def see_answered(self, t: float) -> None:
+        """The log says that it answers, or is ready: long after a fatal line, it has outlived it."""
+        if self.dying_at is not None and t > self.dying_at + ENDS_S:
+            self.survived()
 
     def survived(self) -> None:
         """It serves on after a fatal line: the line was not about its life."""
@@ -361,6 +379,10 @@ class Life:
         if self.sigterm_at is not None or (self.stop_asked_at is not None and self.job in JOBS_THAT_STOP):
             return Phase.DRAINING
         return Phase.SERVING if self.ready_at is not None else Phase.STARTING
+
+    def disaggregated(self) -> bool:
+        """Whether prompts and answers are computed by different servers: then requests wait and end elsewhere."""
+        return self.arg("disaggregation_mode", "null") not in (None, "null", "")
 
     def arg(self, name: str, default: object = None) -> object:
         """A launch argument of this life, as far as it is known."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from watchdog.judge.facts.pool import Pool
-from watchdog.judge.facts.trend import Series
+from watchdog.judge.facts.trend import Rush, Series, Trend
 from watchdog.observation import Cgroup, Host, Procs
 from watchdog.sglang import processes
 from watchdog.sglang.loglines import Line
@@ -19,6 +19,14 @@ SHARE = 0.02
 """And the share of the pool by which it may."""
 BEFORE_S = 60.0
 """A level is "before the pool" if it was looked at within so long before its announcement."""
+RUSH_LEAST = 256 * MIB
+"""Growth below this is never called a rush, however little is left."""
+RUSH_AFTER_S = 60.0
+"""So long after readiness the first requests take what they need."""
+RUSH_AHEAD = 4.0
+"""A rush is believed to go on for so many times as long as it was seen."""
+FULL_S, FULL_LEAST, FULL_SHARE = 30.0, 512 * MIB, 0.01
+"""Memory is nearly full where it lasts so long at the present pace, or where so little or such a share is left."""
 NOISE_LOOKS = 30
 NOISY_LOOKS = 3
 """Looks after readiness before the host's memory says anything: what others do must be seen first."""
@@ -111,6 +119,8 @@ class Memory:
         self.swap_before: int | None = None
         self.ranks: dict[str, Series] = {}
         self.unit = Series()
+        self.rushes: dict[str, Rush] = {}
+        """The last minutes of the unit and of each process, by name; only what is there since readiness."""
         self._marked = False
         self._ready_at = float("inf")
 
@@ -130,6 +140,7 @@ class Memory:
         if o.anon is not None:
             held = o.anon + (o.shmem or 0)
             self._level("unit").add(o.t, held, ready_at)
+            self._rush("the unit", o.t, held, ready_at)
             if settled:
                 self.unit.add(o.t, held)
 
@@ -159,6 +170,7 @@ class Memory:
                 if level is None:
                     level = self.by_rank[name] = Level()
                 level.add(o.t, proc.rss, ready_at)
+            self._rush(name, o.t, proc.rss, ready_at)
             if settled:
                 series = self.ranks.get(name)
                 if series is None:
@@ -173,7 +185,38 @@ class Memory:
             level = self.levels[kind] = Level()
         return level
 
+    def _rush(self, name: str, t: float, value: float, ready_at: float | None) -> None:
+        if ready_at is not None and t > ready_at + RUSH_AFTER_S:
+            rush = self.rushes.get(name)
+            if rush is None:
+                rush = self.rushes[name] = Rush()
+            rush.add(t, value)
+
     # ---- what judges ask
+
+    def rush(self) -> tuple[str, Trend, float] | None:
+        """Who takes memory so fast that it lasts minutes: (who, its climb, seconds until the room is used up); None: nobody."""
+        room = self.room()
+        if room is None:
+            return None
+        climbs = [(name, found) for name, rush in self.rushes.items() if (found := rush.climb(RUSH_LEAST)) is not None]
+        whole = sum(found.per_s for name, found in climbs if name != "the unit")
+        pace = max([whole, *(found.per_s for name, found in climbs if name == "the unit")])
+        if not climbs or not pace:
+            return None
+        name, worst = max(climbs, key=lambda c: (c[0] != "the unit", c[1].per_s))
+        return (name, worst, room / pace) if room / pace < RUSH_AHEAD * worst.span_s else None
+
+    def nearly_full(self) -> bool:
+        """Whether so little is left that the kernel may kill at any moment."""
+        room, h, c = self.room(), self.host, self.cgroup
+        if room is None:
+            return False
+        wholes = [w for w in (h.mem_total if h is not None else None, c.memory_max if c is not None else None) if w is not None]
+        if room <= max(FULL_LEAST, FULL_SHARE * min(wholes, default=0)):
+            return True
+        rush = self.rush()
+        return rush is not None and rush[2] < FULL_S
 
     def room(self) -> int | None:
         """Bytes that are left before the kernel must act: of the host, and of the unit's own limit."""

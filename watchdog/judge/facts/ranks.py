@@ -43,8 +43,8 @@ class Ranks:
                 self.compiler_at, self.compiler = o.t, proc.name
             if proc.state == "Z":
                 here.discard(proc.pid)
-            elif role in ESSENTIAL:
-                self.known[proc.pid] = proc
+            if role in ESSENTIAL and (proc.state != "Z" or proc.pid not in self.known):
+                self.known[proc.pid] = proc  # one that is defunct at the first look was there, too
         for pid in self.known:
             if pid in here:
                 self.missing.pop(pid, None)

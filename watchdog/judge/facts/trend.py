@@ -12,6 +12,11 @@ LEAST_BINS = 8
 COARSE_S = 1800.0
 COARSE_KEEP = 1008
 """Half-hours, three weeks of them: a slow leak grows too little in the hours that are kept minute by minute."""
+RUSH_SPANS = (60.0, 120.0, 300.0, 600.0)
+"""Spans over which a quantity may shoot up, in seconds."""
+LEAST_LOOKS = 6
+ABOVE_NOISE = 8.0
+"""A climb must be so many times what the samples scatter about its line."""
 
 Bins = list[tuple[float, float]]
 
@@ -93,6 +98,47 @@ class Series:
         return _fit(self._coarse, len(self._coarse), least, least_span_s)
 
 
+class Rush:
+    """The samples of the last minutes, one by one: does a quantity shoot up, so that hours of it need not be awaited?"""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float]] = deque()
+        self._highest: float | None = None
+        """The most of what was seen before the samples that are kept."""
+
+    def add(self, t: float, value: float) -> None:
+        """Take in one sample; `t` never decreases."""
+        self._samples.append((t, value))
+        while self._samples[0][0] < t - RUSH_SPANS[-1]:
+            _, old = self._samples.popleft()
+            self._highest = old if self._highest is None else max(old, self._highest)
+
+    def climb(self, least: float) -> Trend | None:
+        """The climb by at least `least` over one of the last spans, the longest that is straight; None if there is none.
+
+        It counts only where it is far above the noise about its line, and most of it is new ground: a quantity that swings
+        between levels that it had before does not shoot up.
+        """
+        for span in reversed(RUSH_SPANS):
+            found = self._over(span, least)
+            if found is not None:
+                return found
+        return None
+
+    def _over(self, span_s: float, least: float) -> Trend | None:
+        now = self._samples[-1][0] if self._samples else 0.0
+        bins = [(t, v) for t, v in self._samples if t >= now - span_s]
+        if len(bins) < LEAST_LOOKS or bins[-1][0] - bins[0][0] < 0.8 * span_s:
+            return None
+        found = _climb(bins, least)
+        if found is None:
+            return None
+        noise = statistics.median(abs(v - bins[0][1] - found.per_s * (t - bins[0][0])) for t, v in bins)
+        earlier = [v for t, v in self._samples if t < now - span_s] + ([] if self._highest is None else [self._highest])
+        ground = bins[-1][1] - max(earlier, default=bins[0][1])
+        return found if found.grown > ABOVE_NOISE * noise and ground > found.grown / 2 else None
+
+
 def _fit(kept: deque[tuple[float, float]], count: int, least: float, least_span_s: float) -> Trend | None:
     """The climb of the last `count` of the bins that are kept."""
     if count < LEAST_BINS:
@@ -100,7 +146,14 @@ def _fit(kept: deque[tuple[float, float]], count: int, least: float, least_span_
     span, grown = kept[-1][0] - kept[-count][0], kept[-1][1] - kept[-count][1]
     if grown < least or span < least_span_s:
         return None
-    bins = list(kept)[-count:]
+    return _climb(list(kept)[-count:], least)
+
+
+def _climb(bins: Bins, least: float) -> Trend | None:
+    """The steady climb of these points by at least `least`; None if it is none."""
+    span, grown = bins[-1][0] - bins[0][0], bins[-1][1] - bins[0][1]
+    if grown < least:
+        return None
     step = max(1, len(bins) // POINTS)
     points = bins[::-1][::step][::-1]
     slopes = [(v2 - v1) / (t2 - t1) for i, (t1, v1) in enumerate(points) for t2, v2 in points[i + 1 :] if t2 > t1]
