@@ -153,7 +153,7 @@ def main() -> int:
     with Box() as box:
         try:
             return play(story, box)
-        except DemoError as e:
+        except (DemoError, AssertionError) as e:  # the latter: a command inside failed
             story.leave_status()
             story.tell("FAILED", str(e))
             print(box.journal("-u", "sglang-watchdog.service", "-n", "40"))
