@@ -8,12 +8,17 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+STEP = timedelta(seconds=1)
+"""A wall clock that is off by more was set; by less, the two clocks were only read one after the other, or it is slewed."""
+
 
 class Clock(Protocol):
     """Tells the time; implemented by `BootClock` and, in tests, by `FakeClock`."""
 
-    origin: datetime
-    """The wall-clock moment (UTC) of `now() == 0`, as read when the clock was made."""
+    @property
+    def origin(self) -> datetime:
+        """The wall-clock moment (UTC) of `now() == 0`, by the wall clock as it is set now."""
+        ...
 
     def now(self) -> float:
         """Seconds since the origin, on a clock that neither jumps nor stops in suspend."""
@@ -40,7 +45,15 @@ class BootClock:
 
     def __init__(self) -> None:
         self._origin = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self.origin = datetime.now(UTC)
+        self._wall = datetime.now(UTC)
+
+    @property
+    def origin(self) -> datetime:
+        """As it was read when the clock was made, until the wall clock is set (time servers come late after a boot)."""
+        read = datetime.now(UTC) - timedelta(seconds=self.now())
+        if abs(read - self._wall) > STEP:
+            self._wall = read
+        return self._wall
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - self._origin
