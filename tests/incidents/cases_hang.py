@@ -69,6 +69,21 @@ def hang_while_idle(s: Sim) -> None:
 
 @case(
     "sgl-stuck-after-idle",
+    until=1400,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu-no-metrics"),
+    restart=must(T + 20, T + 420),
+    alert=must(20, 300, "/etc/nokey"),
+    rate=0.0,
+)
+def hang_while_the_key_is_unreadable(s: Sim) -> None:
+    """Only what needs no key is asked."""
+    why = "the API key cannot be read from /etc/nokey: No such file or directory; make it readable for the watchdog's user"
+    s.looks.chat_as = s.looks.models_as = s.looks.ready_as = lambda: {"outcome": "skipped", "why": "config", "detail": why}
+    freeze(s)
+
+
+@case(
+    "sgl-stuck-after-idle",
     until=1600,
     variants=("plain", "no-metrics", "0.5.9", "one-gpu", "bare"),
     restart=must(T + 20, T + 420),
