@@ -38,7 +38,7 @@ def test_a_suspicion_that_passes_by_itself() -> None:
     made = Incidents([])
     made.decided(0.0, intent(Action.DIAGNOSE, "SchedulerSilent", Severity.WARNING), "diagnose", well=True)
     assert look(made, SETTLE_S)
-    assert made.all[0].outcome == "well again without a restart"
+    assert made.all[0].outcome == "well again without a restart by the watchdog"
 
 
 def test_what_is_no_incident() -> None:
@@ -64,7 +64,9 @@ def test_a_critical_alert_must_be_over_first() -> None:
     made = Incidents([])
     made.decided(0.0, intent(Action.ALERT, "DeviceLost"), "alert", well=True)
     assert not look(made, 5000.0, alerts={"DeviceLost", "Other"})
-    assert look(made, 5001.0, alerts={"Other"})
+    assert not look(made, 5001.0, alerts={"Other"})
+    assert look(made, 5000.0 + SETTLE_S, alerts={"Other"})
+    assert made.all[0].ended == 5000.0
 
 
 def test_a_stop_by_request_ends_it() -> None:
@@ -95,3 +97,14 @@ def test_moments_are_carried_over() -> None:
     ended = Incident(begun=1.0, reason="R", cause="c", action=Action.ALERT, changed=2.0, ended=3.0)
     ended.shift(10.0)
     assert (ended.begun, ended.changed, ended.ended) == (11.0, 12.0, 13.0)
+
+
+def test_it_lasts_until_the_server_was_well_again_and_not_only_as_long_as_something_was_done() -> None:
+    """A server that systemd starts anew is back after a start of 20 minutes, in which nothing is decided."""
+    made = Incidents([])
+    assert made.decided(100.0, intent(Action.ALERT, "ServerDied", Severity.WARNING), "alert", well=False)
+    for t in range(101, 1300, 100):
+        assert not look(made, float(t), well=False)
+    assert not look(made, 1202.0)
+    assert look(made, 1201.0 + SETTLE_S)
+    assert made.all[0].ended == 1201.0

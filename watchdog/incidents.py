@@ -31,7 +31,7 @@ class Incident(msgspec.Struct, kw_only=True):
         standing: reasons of critical alerts of which each must be over before the incident is.
         restarts: how many restarts were carried out.
         bundles: the folders of its bundles, oldest first.
-        changed: when something last happened in it.
+        changed: when something last happened in it, or the server was last seen not to be well.
         ended: when it was over; None while it lasts.
         outcome: how it ended, one phrase.
     """
@@ -115,13 +115,14 @@ class Incidents:
             alerts: reasons of the alerts that stand.
         """
         lasting = self.open
-        if lasting is None or (
-            not stopped and (not well or t - lasting.changed < SETTLE_S or alerts.intersection(lasting.standing))
-        ):
+        if lasting is None:
+            return False
+        if not well or alerts.intersection(lasting.standing):
+            lasting.changed = max(lasting.changed, t)
+        if not stopped and t - lasting.changed < SETTLE_S:
             return False
         lasting.ended = t if stopped else max(lasting.begun, lasting.changed)
-        restarted = (
-            f"well again after {counted(lasting.restarts, 'restart')}" if lasting.restarts else "well again without a restart"
-        )
+        restarts = counted(lasting.restarts, "restart")
+        restarted = f"well again after {restarts}" if lasting.restarts else "well again without a restart by the watchdog"
         lasting.outcome = "the unit was stopped by request" if stopped else restarted
         return True
