@@ -57,6 +57,9 @@ class Deployment:
         self.intents: list[Intent] = []
         self.memory_max: int | None = None
         self.psi = 0.0
+        self.gone: set[int] = set()
+        """Ranks that are no more; what they held is free."""
+        self.oom_kills = 0
         self.hidden = 0.0
         """Bytes that the driver holds for the unit, and that no process owns."""
         self.others_pages: float | None = None
@@ -86,10 +89,11 @@ class Deployment:
         self.t += seconds
         small = [0.0] * len(self.held) if self._in_huge_pages else self.held
         each = [round(self.own + held + extra) for held, extra in zip(small, self.extra, strict=True)]
-        pool = round(sum(small))
+        each = [0 if r in self.gone else size for r, size in enumerate(each)]
+        pool = round(sum(held for r, held in enumerate(small) if r not in self.gone))
         anon = sum(each) - (pool if self.shared else 0)
         names = [f"sglang::scheduler_TP{r}" for r in self.ranks] if len(self.held) > 1 else ["sglang::scheduler"]
-        procs = [o.Proc(pid=100 + r, name=name, state="S", rss=each[r]) for r, name in enumerate(names)]
+        procs = [o.Proc(pid=100 + r, name=name, state="S", rss=each[r]) for r, name in enumerate(names) if r not in self.gone]
         self.feed(o.Procs(t=self.t, inv=INV, procs=procs))
         if self.cgroup:
             shmem, current = pool if self.shared else 0, sum(each)
@@ -102,6 +106,7 @@ class Deployment:
                     file=shmem,
                     memory_current=current,
                     memory_max=self.memory_max,
+                    oom_kill=self.oom_kills,
                     psi_full_avg10=self.psi,
                 )
             )

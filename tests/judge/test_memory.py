@@ -1,5 +1,7 @@
 """Room for what is still to come, leaks, forecasts."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,82 @@ def test_a_far_end_is_told_as_slow_growth_only() -> None:
 def test_a_forecast_needs_a_line_as_long_as_its_eighth() -> None:
     assert leaking(4, room_gib=40, hours=0.7).verdict("MemoryHolds").reason == "SlowGrowth"
     assert leaking(4, room_gib=40, hours=2.0).verdict("MemoryHolds").reason == "Leak"
+
+
+MB = 10**6
+ALARMS = {"MemoryRunsOut", "MemoryLeak"}
+
+
+def rushing(mb_a_second: float, *, room_gb: float, rank: int = 0, quiet: int = 10) -> tuple[Deployment, float | None]:
+    """A server that was up for some looks and takes memory until none is left: (it, seconds that were left when it was told)."""
+    d = Deployment(ranks=2, per_rank=GB, own=2 * GB, host=round(36 * GB + room_gb * GB), tick_s=5.0).start()
+    for _ in range(quiet):
+        d.look()
+    full = room_gb * GB / (mb_a_second * MB)
+    begun = d.t
+    while d.t - begun < full - 10:
+        d.extra[rank] = mb_a_second * MB * (d.t + 10 - begun)
+        d.look()
+        if "MemoryRunsOut" in d.reasons():
+            return d, full - (d.t - begun)
+    return d, None
+
+
+@pytest.mark.parametrize("mb", [20.0, 60.0, 200.0, 1000.0])
+@pytest.mark.parametrize("minutes", [3, 6, 15])
+def test_memory_that_runs_out_within_minutes_is_told_before(mb: float, minutes: int) -> None:
+    d, left = rushing(mb, room_gb=mb * 60 * minutes / 1000)
+    assert left is not None and left > 60, left
+    told = next(i for i in d.intents if i.reason == "MemoryRunsOut" and str(i.action) == "alert")
+    assert str(told.severity) == "critical"
+    assert "scheduler_TP0" in told.message and "GiB a minute" in told.message and "are used up in" in told.message
+    assert f"{mb * MB * 60 / GIB:.1f} GiB" in told.message
+    assert "MemoryRunsOut" in d.reasons("plan_restart") and not d.reasons("restart")
+    assert d.verdict("MemoryHolds").reason == "RunsOut"
+
+
+def test_what_takes_hours_is_left_to_the_trend_of_hours() -> None:
+    d = Deployment(ranks=2, per_rank=GB, own=2 * GB, host=60 * GB).start()
+    for passed in d.hours(0.3, 10.0):
+        d.extra[0] = passed * 2 * MB
+    assert not d.reasons() & ALARMS
+
+
+SHAPES = st.sampled_from(["level", "noise", "sawtooth", "step", "settling"])
+
+
+@settings(max_examples=15, deadline=None)
+@given(shape=SHAPES, size=st.floats(0.3, 4.0), period=st.integers(2, 40), seed=st.randoms(use_true_random=False))
+def test_what_does_not_shoot_up_is_no_alarm(shape: str, size: float, period: int, seed: Any) -> None:
+    """Level, noisy and sawtooth memory, a step, and a cache that fills up; at least as much as it ever takes at once is left."""
+    d = Deployment(ranks=2, per_rank=GB, own=2 * GB, host=36 * GB + round((size * 5.5 + 0.6) * GB)).start()
+    for n in range(90):
+        part = {
+            "level": 0.0,
+            "noise": seed.random(),
+            "sawtooth": (n % period) / period,
+            "step": float(n > period),
+            "settling": 1 - 0.5 ** (n / 3),
+        }[shape]
+        d.extra[0] = part * size * GB
+        d.look()
+    assert not d.reasons() & ALARMS and d.verdict("MemoryHolds").status is Status.TRUE
+
+
+def test_a_swing_that_was_there_before_is_no_rush_however_little_is_left() -> None:
+    d = Deployment(ranks=2, per_rank=GB, own=2 * GB, host=60 * GB, tick_s=5.0).start()
+    for n in range(300):
+        d.extra[0] = (n % 20) / 20 * 6 * GB
+        d.others = 30 * GB if n < 60 else 47 * GB
+        d.look()
+    assert not d.reasons() & ALARMS
+
+
+def test_a_start_that_takes_nearly_all_there_is_is_no_rush() -> None:
+    d = Deployment(host=30 * GB + 358 * GB + 8 * 4 * GB + 12 * GB, tick_s=5.0).start()
+    for _ in range(20):
+        d.look()
+    assert not d.reasons() & ALARMS and d.verdict("MemoryHolds").status is Status.TRUE
 
 
 def test_leaks_of_all_ranks_add_up() -> None:

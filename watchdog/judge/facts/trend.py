@@ -119,6 +119,8 @@ class Rush:
         It counts only where it is far above the noise about its line, and most of it is new ground: a quantity that swings
         between levels that it had before does not shoot up.
         """
+        if not self._samples or self._samples[-1][1] - min(v for _, v in self._samples) < least:
+            return None
         for span in reversed(RUSH_SPANS):
             found = self._over(span, least)
             if found is not None:
@@ -126,7 +128,7 @@ class Rush:
         return None
 
     def _over(self, span_s: float, least: float) -> Trend | None:
-        now = self._samples[-1][0] if self._samples else 0.0
+        now = self._samples[-1][0]
         bins = [(t, v) for t, v in self._samples if t >= now - span_s]
         if len(bins) < LEAST_LOOKS or bins[-1][0] - bins[0][0] < 0.8 * span_s:
             return None
