@@ -30,7 +30,7 @@ def chat(t: float) -> Probe:
     return Probe(t=t, inv=INV, probe="chat", outcome="timeout", total_s=30.0, limit_s=30.0)
 
 
-@pytest.mark.parametrize("line", ["Killed", "CUDA error: unspecified launch failure"])
+@pytest.mark.parametrize("line", ["Killed", "RuntimeError: CUDA error: unspecified launch failure"])
 def test_one_line_of_a_server_that_answers_on_is_no_death(line: str) -> None:
     seen: list[Observation] = [up(), Log(t=10.0, inv=INV, message=line), *(health(20.0 * n) for n in range(1, 40)), up(900.0)]
 
@@ -64,3 +64,60 @@ def test_batches_that_were_never_seen_are_not_missed() -> None:
 
     assert not [a for a in actions(only_chats) if a[0] is Action.RESTART]
     assert (Action.RESTART, "SchedulerHung") in actions(with_health)
+
+
+SIGQUIT = "[2026-01-14 02:00:00] Received sigquit from a child process. It usually means the child failed."
+FATAL = ("Killed", "[2026-01-14 02:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):", SIGQUIT)
+ANSWERED = 'INFO:     10.0.0.5:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+BATCH = "[2026-01-14 02:00:00 TP0] Decode batch, #running-req: 4, #token: 900, token usage: 0.10, #queue-req: 0, "
+READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
+
+
+def first_look(*past: tuple[float, str], then: list[Observation] | None = None) -> tuple[Engine, list[str]]:
+    """A daemon that starts now, without state, and reads what was written before; what it said of the processes, or ordered."""
+    engine, said = Engine(Settings()), []
+    for x in [up(0.0), *(Log(t=0.5, at=at, inv=INV, message=message) for at, message in past), *(then or [])]:
+        for e in engine.observe(x):
+            if e.condition is not None and e.condition.type == "ProcessesPresent":
+                said.append(e.condition.reason)
+            if e.intent is not None:
+                said.append(f"{e.intent.action} {e.intent.reason}")
+    return engine, said
+
+
+@pytest.mark.parametrize("line", FATAL)
+@pytest.mark.parametrize("after", [BATCH, ANSWERED, READY, None])
+def test_a_line_from_long_before_we_looked_is_no_death(line: str, after: str | None) -> None:
+    """The server is up minutes later: it has outlived it, whatever of that is in the log."""
+    past = [(-3600.0, READY), (-372.0, line), *([(-150.0, after)] if after else [])]
+    engine, said = first_look(*past, then=[Procs(t=1.0, inv=INV), *(health(10.0 * n) for n in range(1, 20)), up(200.0)])
+
+    assert not [s for s in said if s in ("Dying", "DyingNeverEnded") or s.startswith(("restart", "diagnose"))], said
+    assert engine.facts.life.dying_at is None
+
+
+@pytest.mark.parametrize("line", FATAL)
+def test_a_line_from_just_before_we_looked_counts_once_something_fails(line: str) -> None:
+    well = [health(10.0 * n) for n in range(1, 20)]
+    _, said = first_look((-3600.0, READY), (-8.0, line), then=[*well, up(200.0)])
+    assert not [s for s in said if s.startswith(("restart", "diagnose"))] and "Dying" not in said, said
+
+    ill = [health(10.0 * n, "status") for n in range(1, 20)]
+    _, said = first_look((-3600.0, READY), (-8.0, line), then=[*ill, up(200.0)])
+    assert {"diagnose FatalLine", "restart DyingNeverEnded"} <= set(said), said
+
+
+def test_a_hang_is_found_though_an_old_fatal_line_is_in_the_log() -> None:
+    ill = [health(20.0 * n, "status") for n in range(1, 20)]
+    _, said = first_look((-3600.0, READY), (-372.0, SIGQUIT), (-150.0, BATCH), then=[*ill, up(500.0)])
+    assert "restart SchedulerHung" in said, said
+
+
+@pytest.mark.parametrize(("after", "survived"), [(ANSWERED, True), (READY, True), ("INFO:     Waiting.", False)])
+def test_what_the_log_says_long_after_a_fatal_line_counts_as_survival(after: str, survived: bool) -> None:
+    engine = Engine(Settings())
+    for x in (up(), Log(t=10.0, inv=INV, message=FATAL[0]), Log(t=60.0, inv=INV, message=after)):
+        list(engine.observe(x))
+    assert engine.facts.life.dying_at == 10.0  # so soon it may still be on its way out
+    list(engine.observe(Log(t=140.0, inv=INV, message=after)))
+    assert (engine.facts.life.dying_at is None) is survived

@@ -81,7 +81,8 @@ def _dying(f: Facts, now: float) -> Verdict | None:
     killed = _killed(f, gone) if gone else None
     dead = f"; gone from the unit: {_names(gone)}{f', {killed}' if killed is not None else ''}" if gone else ""
     diagnose = Call(want=Want.DIAGNOSE, reason="FatalLine", message=f"A fatal line: {text}", severity=Severity.WARNING)
-    served_since = f.probes.last_answer(("chat",)) or 0.0
+    answered_at = f.probes.last_answer(("chat",))
+    served_since = answered_at is not None and answered_at > life.dying_at
     stepped_at = f.work.surely_stepped_at
     if stepped_at is not None and stepped_at > life.dying_at + 10 and age > 20:
         message = f"It printed a fatal line {ago(age)} ({text}), but goes on working."
@@ -95,7 +96,7 @@ def _dying(f: Facts, now: float) -> Verdict | None:
     if life.before_us(life.dying_at) and not gone and not failed:
         message = f"It printed a fatal line {ago(age)}, before we looked ({text}); nothing has failed since we look."
         return Verdict(type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineBefore", message=message)
-    if age < max(limit, ENDS_S if not gone else limit) or served_since > life.dying_at:
+    if age < max(limit, ENDS_S if not gone else limit) or served_since:
         message = f"Dying{f' for {span(age)}' if age >= 1 else ''}: {text}{dead}"
         return Verdict(type="ProcessesPresent", status=Status.FALSE, reason="Dying", message=message, calls=(diagnose,))
     if not life.end_announced and not failed:
