@@ -23,6 +23,37 @@ def rank_killed_and_noticed(s: Sim) -> None:
     s.at(T, lambda: child_dies(s))
 
 
+@case(
+    "sgl-scheduler-rss-60gb",
+    until=1400,
+    variants=("plain", "0.5.9", "no-metrics"),
+    restart=must(T, T + 60, "killed by the kernel for memory"),
+    alert=NOT,
+)
+def rank_killed_for_memory(s: Sim) -> None:
+    """Nobody notices: the main process lives on, and what the rank held is free."""
+
+    def act() -> None:
+        s.looks.gone.add("sglang::scheduler_TP3")
+        s.looks.oom_kills = 1
+        s.looks.anon.go(0, 0, s.looks.anon.value(s.now) * 7 / 8)
+        s.engine.stuck = True
+
+    s.at(T, act)
+
+
+@case(
+    "sgl-duplicate-rid-crash", until=1400, variants=("plain", "0.5.9"), restart=must(T + 76, T + 150, "scheduler_tp3"), alert=MAY
+)
+def fatal_line_then_a_rank_dies_and_nothing_ends(s: Sim) -> None:
+    def act() -> None:
+        s.exception("RuntimeError: CUDA error: unspecified launch failure", 1)
+        s.engine.stuck = s.unhealthy = True
+
+    s.at(T, act)
+    s.at(T + 6, lambda: s.looks.zombies.add("sglang::scheduler_TP3"))
+
+
 @case("sgl-duplicate-rid-crash", until=1400, variants=("plain", "no-metrics", "one-gpu", "slow-probes"))
 def detokenizer_killed_and_noticed(s: Sim) -> None:
     s.at(T, lambda: child_dies(s, "detokenizer", mute_s=66.5))

@@ -350,3 +350,18 @@ def host_pool_is_not_where_it_should_be(s: Sim) -> None:
 def pin_budget_zero(s: Sim) -> None:
     s.at(20, s.boot)
     s.at(250, lambda: s.log("Pin budget: 0 tokens (ratio=0.000)", "TP0"))
+
+
+@case(
+    "sgl-scheduler-rss-60gb",
+    until=1400,
+    variants=("plain", "0.5.9", "no-metrics", "one-gpu"),
+    plan_restart=must(600, 800),
+    alert=must(600, 800, "used up"),
+)
+def rank_leaks_fast(s: Sim) -> None:
+    """Six minutes from the first byte to the last."""
+    used = s.looks.others + int(s.looks.anon.value(0.0)) + 20 * GIB
+    s.looks.mem_total = used + 21 * GIB
+
+    s.at(600, lambda: s.looks.leak.go(600, 1000, 23 * GIB))
