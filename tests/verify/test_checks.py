@@ -261,7 +261,7 @@ def test_a_server_that_starts_is_not_called_ill() -> None:
     told = report(begun())
     assert (told.verdict, told.count(Verdict.BAD)) == (Verdict.UNKNOWN, 0)
     assert told.conclusion == "kimi is still starting: `sglang-watchdog wait --server kimi`, then ask again"
-    assert {i.item for i in told.items if "(yet)" in i.seen} >= {"readiness", "port", "health", "models", "canary"}
+    assert {i.item for i in told.items if "(yet)" in i.seen} >= {"readiness", "port", "health", "models", "canary", "metrics"}
     assert all(i.cure == "wait for the start: `sglang-watchdog wait`" for i in told.items if "(yet)" in i.seen)
 
 

@@ -40,6 +40,6 @@ def starting(seen: Seen) -> bool:
 
 def _not_yet(item: Item) -> Item:
     """What a start has not come to yet is no fault."""
-    if item.verdict is not Verdict.BAD or (item.area not in AWAITED and (item.area, item.item) not in AWAITED):
+    if item.verdict not in (Verdict.BAD, Verdict.ODD) or (item.area not in AWAITED and (item.area, item.item) not in AWAITED):
         return item
     return unknown(item.area, item.item, item.expected, f"{item.seen} (yet)", WAIT)
