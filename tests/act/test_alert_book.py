@@ -108,6 +108,15 @@ def test_a_lost_device_mutes_hang_and_canary_and_is_told_alone() -> None:
     assert [(c.server, c.reason) for c, _ in draft.news] == [("other", "SchedulerHung"), ("kimi", "DeviceLost")]
 
 
+@pytest.mark.parametrize("end", ["ProcessGone", "DyingNeverEnded", "ServerDied"])
+@pytest.mark.parametrize("sign", ["PoolShrank", "FootprintTooSmall"])
+def test_memory_that_an_end_gives_back_is_not_told_beside_it(end: str, sign: str) -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), intent(sign))
+    book.take("kimi", at(3), intent(end, Action.RESTART, Severity.CRITICAL))
+    assert say(book, 20) == [(end, "new")]
+
+
 def test_what_still_holds_when_its_mute_ends_is_told() -> None:
     book = Book(RULES)
     book.take("kimi", at(0), intent("DeviceLost", severity=Severity.CRITICAL))

@@ -121,3 +121,9 @@ def test_what_the_log_says_long_after_a_fatal_line_counts_as_survival(after: str
     assert engine.facts.life.dying_at == 10.0  # so soon it may still be on its way out
     list(engine.observe(Log(t=140.0, inv=INV, message=after)))
     assert (engine.facts.life.dying_at is None) is survived
+
+
+def test_what_was_outlived_before_we_looked_is_not_diagnosed() -> None:
+    past = [(-3600.0, READY), (-30.0, FATAL[1]), *((-30.0 + n, BATCH) for n in range(1, 29))]
+    _, said = first_look(*past, then=[Procs(t=1.0, inv=INV), up(5.0), up(30.0), up(200.0)])
+    assert not [s for s in said if s == "Dying" or s.startswith(("restart", "diagnose"))], said

@@ -81,14 +81,13 @@ def _dying(f: Facts, now: float) -> Verdict | None:
     killed = _killed(f, gone) if gone else None
     dead = f"; gone from the unit: {_names(gone)}{f', {killed}' if killed is not None else ''}" if gone else ""
     diagnose = Call(want=Want.DIAGNOSE, reason="FatalLine", message=f"A fatal line: {text}", severity=Severity.WARNING)
+    calls = () if life.before_us(life.dying_at) else (diagnose,)
     answered_at = f.probes.last_answer(("chat",))
     served_since = answered_at is not None and answered_at > life.dying_at
     stepped_at = f.work.surely_stepped_at
     if stepped_at is not None and stepped_at > life.dying_at + 10 and age > 20:
         message = f"It printed a fatal line {ago(age)} ({text}), but goes on working."
-        return Verdict(
-            type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineSurvived", message=message, calls=(diagnose,)
-        )
+        return Verdict(type="ProcessesPresent", status=Status.UNKNOWN, reason="FatalLineSurvived", message=message, calls=calls)
     limit = ENDS_S if life.end_announced else SPARED_S
     if age >= limit and gone and not life.end_announced:
         return None
