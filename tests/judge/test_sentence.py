@@ -213,3 +213,16 @@ def test_a_server_whose_generation_is_paused_is_not_called_well() -> None:
     )
     server.see(Log(t=62.0, inv=INV, message='INFO:     127.0.0.1:40000 - "POST /continue_generation HTTP/1.1" 200 OK'))
     assert server.ask(5, **GOOD).startswith("serving")
+
+
+def test_what_failed_before_the_server_was_ready_does_not_speak_against_it() -> None:
+    server = Server()
+    server.engine = Engine(Settings())
+    server.see(Unit(t=0.0, inv=INV, load_state="loaded", active_state="active", sub_state="running", since=0.0, main_pid=1))
+    server.see(Probe(t=0.5, inv=INV, probe="health", outcome="refused", total_s=0.01, limit_s=6.0))
+    server.see(Log(t=1.0, inv=INV, message=READY))
+    server.see(Metrics(t=1.5, inv=INV, ok=True, values={"num_running_reqs": 1.0}))
+    for _ in server.engine.tick(2.0):
+        pass
+
+    assert sentence(server.engine, 2.0) == "serving, 1 running"

@@ -131,6 +131,8 @@ def one(args: argparse.Namespace) -> Bundle:
         return bundles[-1]
     exact = [b for b in bundles if b.name == args.name] or [b for b in bundles if args.name and b.name.startswith(args.name)]
     said = screen.plain(args.name[:80])
+    if args.name == LATEST and not exact:
+        raise CommandError(f"there is no bundle yet{f' of {args.server}' if args.server else ''}", FAILED)
     if not exact:
         raise CommandError(f"there is no bundle {said!r}; `sglang-watchdog incident list` has their names", FAILED)
     if len(exact) > 1:

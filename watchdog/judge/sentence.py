@@ -90,6 +90,7 @@ def _odd_answer(f: Facts, now: float) -> str | None:
 def _well(f: Facts, engine: Engine, now: float) -> str:
     serving = "serving" if f.life.proven else "serving (its readiness was not seen)"
     failed = [a for name in GENERATING if (a := f.probes.last.get(name)) is not None and a.failed]
+    failed = [a for a in failed if f.life.ready_at is None or a.ended > f.life.ready_at]  # the start refused the others
     if failed:  # it moves, or requests of users end, all the same
         serving += f" although {', '.join(said(failed))} ({ago(now - max(a.ended for a in failed))})"
     parts = [serving, f.doing(now).lower()]
