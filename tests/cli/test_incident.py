@@ -68,6 +68,11 @@ def test_what_is_no_bundle(config: Path, capsys: pytest.CaptureFixture[str], nam
     assert said in capsys.readouterr().err
 
 
+def test_the_latest_of_none(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(config, "incident", "show", "latest", "--server", "other") == 1
+    assert "there is no bundle yet of other" in capsys.readouterr().err
+
+
 def test_export(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(config, "incident", "export", "latest", "--output", str(tmp_path)) == 0
     file = tmp_path / "glm-2026-01-14T03-00-00Z-RankLost.tar.gz"
