@@ -10,6 +10,8 @@ GRACE_S = 20.0
 SIGNALLED_S = 900.0
 """Who ends the server by hand to start it again does so sooner."""
 RECENT_S = 86400.0
+LAST_LINES_S = 3.0
+"""systemd tells of an end at once; the last lines, which name the cause, come out of the journal a moment later."""
 
 
 def judge(f: Facts, now: float) -> Verdict:
@@ -121,7 +123,7 @@ def _said(d: Death) -> str:
 
 def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
     """Deaths that systemd repaired are told all the same: a window of minutes never sees two a day."""
-    if not deaths:
+    if not deaths or (not deaths[-1].text and now - deaths[-1].t < LAST_LINES_S):
         return ()
     last = deaths[-1]
     many = f", {len(deaths)} times in 24 h" if len(deaths) > 1 else ""

@@ -1,0 +1,65 @@
+"""An end that systemd repairs is told with its cause, which the journal shows a moment after systemd tells of the end."""
+
+from watchdog.judge.engine import Engine, Settings
+from watchdog.judge.verdict import Action
+from watchdog.observation import Log, Unit
+
+OLD = "a" * 32
+READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
+
+
+class Case:
+    """A server that was killed at 100 s and is started anew by systemd."""
+
+    def __init__(self) -> None:
+        self.engine = Engine(Settings())
+        self.told: list[tuple[float, str]] = []
+        self.see(Unit(t=0.0, inv=OLD, load_state="loaded", active_state="active", sub_state="running", since=0.0, main_pid=1))
+        self.see(Log(t=1.0, inv=OLD, message=READY))
+        self.see(
+            Unit(
+                t=100.0,
+                inv=OLD,
+                load_state="loaded",
+                active_state="activating",
+                sub_state="auto-restart",
+                result="signal",
+                exec_main_code="killed",
+                exec_main_status=9,
+                n_restarts=1,
+                restart="always",
+                since=0.0,
+            )
+        )
+
+    def see(self, x: Log | Unit) -> None:
+        self._take(x.t, self.engine.observe(x))
+
+    def tick(self, t: float) -> None:
+        self._take(t, self.engine.tick(t))
+
+    def _take(self, t: float, events: object) -> None:
+        assert hasattr(events, "__iter__")
+        for event in events:
+            if event.intent is not None and event.intent.action is Action.ALERT and event.intent.reason == "ServerDied":
+                self.told.append((t, event.intent.message))
+
+
+def test_the_last_lines_are_waited_for() -> None:
+    case = Case()
+    case.tick(100.5)
+    assert case.told == []
+    case.see(
+        Log(t=100.6, inv=OLD, message="[2026-01-14 02:01:40] Scheduler hit an exception: Traceback (most recent call last):")
+    )
+    case.tick(101.0)
+    assert [("killed" in said, "Scheduler hit an exception" in said) for _, said in case.told] == [(True, True)]
+    case.tick(110.0)
+    assert len(case.told) == 1
+
+
+def test_an_end_without_a_word_is_told_soon() -> None:
+    case = Case()
+    for t in (101.0, 102.0, 103.5, 110.0):
+        case.tick(t)
+    assert [t for t, _ in case.told] == [103.5]
