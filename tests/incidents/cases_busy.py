@@ -143,23 +143,6 @@ def soft_watchdog_lines_while_starting(s: Sim) -> None:
         s.at(float(t), lambda: s.log("Scheduler watchdog timeout (self.watchdog_timeout=60, self.soft=True)", "TP0"))
 
 
-@case("queue full", until=1800, variants=("plain", "no-metrics"), rate=2.5, max_running=16)
-def queue_full(s: Sim) -> None:
-    s.at(
-        T,
-        lambda: setattr(
-            s.looks,
-            "chat_as",
-            lambda: {
-                "outcome": "status",
-                "status": 503,
-                "total_s": 0.02,
-                "body": '{"message":"The request queue is full.","type":"503","code":503}',
-            },
-        ),
-    )
-
-
 @case("sgl-kimi-k25-load-test-crash", variants=("plain", "no-metrics"), rate=1.2)
 def retractions(s: Sim) -> None:
     def beat() -> None:

@@ -4,7 +4,7 @@ from watchdog.config import Judging
 from watchdog.judge import answers, saturation
 from watchdog.judge.facts import Facts
 from watchdog.judge.verdict import Status, Verdict
-from watchdog.observation import Log, Metrics, Observation, Probe, Unit
+from watchdog.observation import Answer, Log, Metrics, Observation, Probe, Unit
 
 INV = "a" * 32
 READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
@@ -27,7 +27,7 @@ def facts(*seen: Observation) -> Facts:
 
 
 def judged(now: float, *seen: Observation) -> Verdict:
-    return saturation.judge(facts(*seen), now)
+    return saturation.judge(facts(*seen), Judging(), now)
 
 
 def test_users_who_are_turned_away_are_seen_without_a_canary() -> None:
@@ -74,6 +74,41 @@ def test_a_full_queue_told_in_an_event_of_a_stream_is_no_failed_canary() -> None
     ]
     f = facts(scrape(5.0, 4, 0), *full)
 
-    assert saturation.judge(f, 242.0).reason == "QueueFull"
+    assert saturation.judge(f, Judging(), 242.0).reason == "QueueFull"
     assert f.probes.failures_since(0.0) == []
     assert answers.judge(f, Judging(), 242.0).calls == ()
+
+
+def test_all_are_turned_away_by_an_engine_at_rest_is_no_load() -> None:
+    """Once it served: told after `stall_s`, restarted after twice that. Its gauges say that nothing runs and nothing waits."""
+    seen = [scrape(5.0, 9, 0, queue=0), *(at_rest(10.0 * i, 9, 19 * i) for i in range(2, 52))]
+    full = [turned_away(60.0 * i) for i in range(1, 9)]
+    told = sorted([*seen, *full], key=lambda x: x.t)
+
+    def calls(until: float, *before: Observation) -> list[str]:
+        f = facts(*before, *(x for x in told if x.t <= until))
+        return [str(c.want) for c in saturation.judge(f, Judging(), until).calls]
+
+    served = Probe(
+        t=8.0, inv=INV, probe="chat", outcome="ok", status=200, total_s=0.2, limit_s=60.0, answer=Answer(text="Paris.")
+    )
+    assert calls(200.0, served) == []
+    assert calls(300.0, served) == ["alert"]
+    assert calls(515.0, served) == ["alert", "restart"]
+    assert calls(515.0) == ["alert"], "what never served in this life is not helped by another"
+
+
+def test_a_server_that_works_is_not_at_rest() -> None:
+    f = facts(*(at_rest(10.0 * i, 9, 19 * i, running=2) for i in range(1, 60)))
+
+    assert saturation.judge(f, Judging(), 595.0).reason == "QueueFull"
+
+
+def at_rest(t: float, good: float, away: float, running: float = 0.0) -> Metrics:
+    x = scrape(t, good, away, queue=0)
+    return Metrics(t=t, inv=INV, ok=True, values={**x.values, "num_running_reqs": running})
+
+
+def turned_away(t: float) -> Probe:
+    body = '{"message":"The request queue is full.","type":"503","code":503}'
+    return Probe(t=t, inv=INV, probe="chat", outcome="status", status=503, total_s=0.02, limit_s=60.0, body=body)

@@ -106,7 +106,7 @@ class Engine:
             *progress.judge(f, policy, now),
             replicas.judge(f, policy, now),
             answers.judge(f, policy, now),
-            saturation.judge(f, now),
+            saturation.judge(f, policy, now),
             devices.judge(f),
             requests.judge(f, now),
             trouble.judge(f, now),

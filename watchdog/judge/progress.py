@@ -318,7 +318,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             reason="SlowButCompleting",
             message=f"Canaries fail, but a request ended {ago(now - ended)} ({f.load()}).",
         )
-    if f.life.arg("disaggregation_mode", "null") not in (None, "null", ""):
+    if f.life.disaggregated():
         return Verdict(
             type=kind, status=Status.UNKNOWN, reason="Disaggregated", message="In a disaggregated server requests end elsewhere."
         )
@@ -370,7 +370,8 @@ def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running:
     work = f.work
     if queue <= 0 or work.queue_since is None or not room:
         return None
-    known = (work.queue_since, work.admitted_at, f.forgiven_at, f.pause.ended_at)
+    # In a pause nobody could be let in: only an engine that moves and lets nobody in is at fault.
+    known = (work.queue_since, work.admitted_at, work.moving_since, f.forgiven_at, f.pause.ended_at)
     since = max(t for t in known if t is not None)
     lasting = now - since
     if work.stepped_at is None or work.stepped_at <= since:

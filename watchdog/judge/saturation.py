@@ -1,9 +1,13 @@
 """More requests than the server can serve: it works as fast as it can, people wait, a restart would make all of it worse."""
 
+from msgspec import structs
+
+from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
-from watchdog.judge.verdict import Call, Status, Verdict, Want
-from watchdog.wording import lasting
+from watchdog.judge.facts.probes import queue_full
+from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.wording import lasting, span
 
 LONG_S = 480.0
 """A queue that never empties for so long is more than a burst."""
@@ -16,7 +20,11 @@ WAIT_S = 30.0
 """A first token that takes longer is something that users notice."""
 
 
-def judge(f: Facts, now: float) -> Verdict:
+TURNED_AWAY_AT_REST = 3
+"""So many canaries, of an engine at rest, that were turned away are no accident."""
+
+
+def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     """The condition QueueFlowing."""
     kind = "QueueFlowing"
     if f.life.phase() is not Phase.SERVING:
@@ -29,6 +37,8 @@ def judge(f: Facts, now: float) -> Verdict:
         what = "The request queue is full (503"
         if away >= 1:
             what = f"{away:.0f} of {answered:.0f} requests within two minutes were turned away (503"
+        if f.work.at_rest(now) and not f.pause.holds(now):
+            return _at_rest(f, policy, now, f"{what}; {f.load()})")
         message = f"{what}; {f.load()}): the server works at its limit."
         call = Call(
             want=Want.ALERT,
@@ -61,3 +71,45 @@ def judge(f: Facts, now: float) -> Verdict:
         )
         return Verdict(type=kind, status=Status.FALSE, reason="Saturated", message=message, calls=(call,))
     return Verdict(type=kind, status=Status.TRUE, reason="ShortQueue", message=f"{shown}.")
+
+
+def _at_rest(f: Facts, policy: Judging, now: float, what: str) -> Verdict:
+    """Nothing runs and nothing waits: a queue that is full then contradicts itself, and does not empty by serving."""
+    since = _turning_all_away_since(f, now)
+    turning = now - since
+    message = f"{what}: the engine is at rest, and nobody was let in for {span(turning)}."
+    if turning < policy.stall_s:
+        message = f"{what}, though the engine is at rest."
+        return Verdict(type="QueueFlowing", status=Status.FALSE, reason="TurnedAwayAtRest", message=message)
+    served = f.work.ended_at is not None or f.answers.good > 0
+    alert = Call(
+        want=Want.ALERT,
+        reason="TurnedAwayAtRest",
+        message=message,
+        severity=Severity.CRITICAL,
+        advice="Check --max-queued-requests: with 0 nobody is let in."
+        if not served
+        else "This is a fault of the server, no load: keep the incident's bundle and report it upstream.",
+        evidence=(what, f"no request ran, waited or ended for {span(turning)}"),
+    )
+    calls: tuple[Call, ...] = (alert,)
+    asked = [a for a in f.probes.attempts if a.ended >= since and queue_full(a.probe)]
+    # Nothing runs that a restart could lose, and what served well in this life may serve well again.
+    sure = served and len(asked) >= TURNED_AWAY_AT_REST and not f.senses.deaf(now) and not f.life.disaggregated()
+    if sure and turning >= 2 * policy.stall_s:
+        calls = (alert, structs.replace(alert, want=Want.RESTART))
+    return Verdict(type="QueueFlowing", status=Status.FALSE, reason="TurnedAwayAtRest", message=message, calls=calls)
+
+
+def _turning_all_away_since(f: Facts, now: float) -> float:
+    """Since when somebody was turned away again and again and nobody was served."""
+    starts = [t for t in (f.work.turned_away.since, f.probes.queue_full_since) if t is not None]
+    served = (
+        f.work.loaded_at,
+        f.work.ended_at,
+        f.probes.last_answer(("chat", "prefix")),
+        f.life.ready_at,
+        f.forgiven_at,
+        f.pause.ended_at,
+    )
+    return max(min(starts, default=now), max((t for t in served if t is not None), default=-1e18))

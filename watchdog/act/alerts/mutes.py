@@ -6,7 +6,17 @@ import msgspec
 
 from watchdog.act.alerts.notice import Cause
 
-HANGS = frozenset({"SchedulerHung", "NothingReachesUsers", "NotAdmitting", "ReplicaHung", "DyingNeverEnded", "StartStuck"})
+HANGS = frozenset(
+    {
+        "SchedulerHung",
+        "NothingReachesUsers",
+        "NotAdmitting",
+        "TurnedAwayAtRest",
+        "ReplicaHung",
+        "DyingNeverEnded",
+        "StartStuck",
+    }
+)
 REFUSALS = frozenset({"ProbesRefused", "ProbesDoNotConnect"})
 CANARIES = (
     frozenset({"CanaryErrors", "CanaryAloneFails", "GarbageAnswers", "GarbageAtTimes", "GarbageFromTheStart", "MalformedAnswers"})

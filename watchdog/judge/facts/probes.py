@@ -64,6 +64,8 @@ class Probes:
         self.last_ok: dict[str, Attempt] = {}
         self.attempts: deque[Attempt] = deque(maxlen=200)
         self.queue_full_at: float | None = None
+        self.queue_full_since: float | None = None
+        """Since when each canary has been told so."""
         self.first_failed: dict[str, Attempt] = {}
         """The first failure of the present run of failures, by probe."""
 
@@ -76,6 +78,9 @@ class Probes:
         self.attempts.append(attempt)
         if queue_full(o):
             self.queue_full_at = o.t
+            self.queue_full_since = o.t if self.queue_full_since is None else self.queue_full_since
+        elif o.probe in ("chat", "prefix"):
+            self.queue_full_since = None
         if attempt.failed:
             self.first_failed.setdefault(o.probe, attempt)
         else:

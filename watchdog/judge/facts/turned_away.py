@@ -14,6 +14,8 @@ class TurnedAway:
 
     def __init__(self) -> None:
         self._counts: deque[tuple[float, float, float]] = deque()
+        self.since: float | None = None
+        """Since when somebody has been turned away again and again, without two minutes in which nobody was."""
 
     def see(self, o: Metrics) -> None:
         """Take in a scrape."""
@@ -22,9 +24,14 @@ class TurnedAway:
             return
         if self._counts and whole < self._counts[-1][2]:
             self._counts.clear()
+            self.since = None
         self._counts.append((o.t, o.values.get(AWAY, 0.0), whole))
         while len(self._counts) > 2 and self._counts[1][0] < o.t - SPAN_S:
             self._counts.popleft()
+        if self._counts[-1][1] <= self._counts[0][1]:
+            self.since = None
+        elif self.since is None:
+            self.since = o.t
 
     def of_late(self, now: float) -> tuple[float, float]:
         """How many were turned away, and how many were answered at all, within some two minutes; (0, 0) if that is not known."""

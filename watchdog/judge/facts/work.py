@@ -26,6 +26,8 @@ SAME_S = 15.0
 """A batch line and a scrape that are no further apart may tell of the same step."""
 PROBE_TOKENS = 64
 """A prefill of no more tokens may be one of our own probes (/health has one token, the canary some thirty)."""
+STILL_S = 60.0
+"""A pause of the engine that is longer parts one stretch of motion from the next: it may have been one long prefill."""
 FRESH_S = 45.0
 """A gauge is believed for so long after the scrape in which it last moved with a counter: idle gauges lag by 30 s
 (SGLang, all versions)."""
@@ -53,6 +55,8 @@ class Work:
         """When the engine last moved: a batch line, or a counter of steps or tokens that grew."""
         self.surely_stepped_at: float | None = None
         """The same at the earliest: what a scrape shows may have happened just after the scrape before it."""
+        self.moving_since: float | None = None
+        """Since when it has moved without a long pause."""
         self.ended_at: float | None = None
         """When a request was last seen to end (counters), and so reached its user."""
         self.surely_ended_at: float | None = None
@@ -68,6 +72,9 @@ class Work:
         self._prefill_before: Batch | None = None
         """The prefill before the newest line."""
         self.decode: Batch | None = None
+        self._rested = False
+        """Whether a prefill began from rest since the newest decode line: the speed of the next one counts the rest, too."""
+        self._step_s: float | None = None
         self.scrape: Metrics | None = None
         self.scrape_moved_at: float | None = None
         self.counters_seen = False
@@ -94,11 +101,15 @@ class Work:
             self._learn_prefill(t, line)
             self._largest = max(self._largest, f.get("new_token", 0.0))
             self._prefill_before, self.prefill = self.prefill, Batch(t, f)
+            self._rested = self._rested or f.get("running", 1) <= 0
             if f.get("new_token", 0) > 1 or f.get("new_seq", 0) > 1:
                 self.admitted_at = t
         else:
             self._learn_prefill(t, line)
             self._prefill_before, self.decode = self.prefill, Batch(t, f)
+            speed, running = f.get("gen_throughput", 0.0), f.get("running", 0.0)
+            self._step_s = running / speed if speed > 0 and running > 0 and not self._rested else None
+            self._rested = False
             if "accept_len" in f:
                 self.accept.append((t, f["accept_len"], f.get("running", 0.0)))
         if f.get("new_token", 0) > PROBE_TOKENS or f.get("running", 0) > 0 or f.get("queue", 0) > 1:
@@ -151,7 +162,8 @@ class Work:
         self.scrape = o
         self._queue(o.t, values.get("num_queue_reqs"))
         running = values.get("num_running_reqs")
-        if running or values.get("num_queue_reqs"):
+        if (running or values.get("num_queue_reqs")) and o.t - self._last_line_at() > FRESH_S:
+            # A line tells it better: gauges go on to tell of requests that have ended.
             self.loaded_at = o.t
         if running is not None:
             if running <= 0:
@@ -175,6 +187,8 @@ class Work:
             while self._gaps and self._gaps[-1][1] <= t - last:
                 self._gaps.pop()
             self._gaps.append((t, t - last))
+        if last is None or t - last > STILL_S:
+            self.moving_since = t
         if last is None or t > last:
             self.stepped_at = t
         while self._gaps and self._gaps[0][0] < t - PACE_MEMORY_S:
@@ -238,10 +252,19 @@ class Work:
         f = last.fields
         return f.get("running", 0) > 0 or f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) > 1
 
+    def at_rest(self, now: float) -> bool:
+        """Whether nothing has run and nothing has waited for longer than gauges of an idle engine lag."""
+        told = max((x for x in (self.stepped_at, self.scrape.t if self.scrape else None) if x is not None), default=None)
+        if told is None or now - told > FRESH_S or self.figure("num_running_reqs", "running") is None:
+            return False
+        return self.loaded_at is None or now - self.loaded_at > FRESH_S
+
+    def _last_line_at(self) -> float:
+        return max((b.t for b in (self.prefill, self.decode) if b is not None), default=-1e18)
+
     def only_probed(self) -> bool:
         """Whether the newest batch line may tell of nothing but a probe of ours."""
-        last = max((b.t for b in (self.prefill, self.decode) if b is not None), default=None)
-        return last is not None and (self.worked_at is None or self.worked_at < last)
+        return (self.worked_at or -1e18) < self._last_line_at()
 
     def counters_frozen(self, now: float) -> bool:
         """Whether fresh scrapes say: requests are running, and no counter moves."""
@@ -274,12 +297,11 @@ class Work:
         return tokens * max(max(self._prefill_pace, default=1 / 1000.0), 1 / 5000.0)
 
     def step_s(self) -> float | None:
-        """Seconds one decode step takes for one request at the speed last printed; None if unknown."""
-        d = self.decode
-        if d is None:
-            return None
-        speed, running = d.fields.get("gen_throughput", 0.0), d.fields.get("running", 0.0)
-        return running / speed if speed > 0 and running > 0 else None
+        """Seconds one decode step takes for one request at the speed last printed; None if unknown.
+
+        The speed of a decode line is that of all the time since the line before: an idle server's says nothing.
+        """
+        return self._step_s
 
     def figure(self, metric: str, field: str) -> float | None:
         """A count from the last scrape, or else from the last batch line; None if neither has it."""

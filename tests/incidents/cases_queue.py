@@ -1,0 +1,48 @@
+"""Servers that turn requests away because their queue is full, or say so."""
+
+from tests.incidents.case import case, must
+from tests.incidents.sim import Sim
+
+T = 600.0
+
+
+def full() -> dict[str, object]:
+    body = '{"message":"The request queue is full.","type":"503","code":503}'
+    return {"outcome": "status", "status": 503, "total_s": 0.02, "body": body}
+
+
+@case("queue full", until=1800, variants=("plain", "no-metrics"), rate=2.5, max_running=16)
+def queue_full(s: Sim) -> None:
+    s.at(T, lambda: setattr(s.looks, "chat_as", full))
+
+
+@case(
+    "queue full",
+    until=T + 900,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu", "quick-probes"),
+    alert=must(T + 200, T + 400, "at rest"),
+    restart=must(T + 480, T + 700),
+)
+def queue_full_at_rest(s: Sim) -> None:
+    """All are turned away for a queue that is empty, and nothing runs: no load, and nothing that a restart could lose."""
+
+    def act() -> None:
+        s.rate = 0.0
+        s.looks.chat_as = full
+
+    s.at(T - 60, lambda: setattr(s, "rate", 0.0))
+    s.at(T, act)
+
+
+@case(
+    "queue full",
+    until=1800,
+    variants=("plain", "no-metrics"),
+    mid_life=False,
+    rate=0.0,
+    alert=must(300, 1000, "--max-queued-requests"),
+)
+def nobody_is_ever_let_in(s: Sim) -> None:
+    """--max-queued-requests 0: a restart repeats it."""
+    s.at(20, s.boot)
+    s.looks.chat_as = full
