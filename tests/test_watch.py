@@ -165,10 +165,13 @@ def test_sources_are_told_of_the_model_and_of_others_requests(made: Made) -> Non
     made.take(Server(t=2.0, inv=LIFE, version="0.5.23", args=args))
     made.take(Metrics(t=3.0, inv=LIFE, ok=True, values={"num_running_reqs": 3.0, "num_queue_reqs": 0.0}))
     made.watch.tick()
-    assert made.watch.target.args == args and not made.watch.target.alone
+    assert made.watch.target.args == args and not made.watch.target.alone and not made.watch.target.crowded
+    made.take(Metrics(t=8.0, inv=LIFE, ok=True, values={"num_running_reqs": 3.0, "num_queue_reqs": 1.0}))
+    made.watch.tick()
+    assert made.watch.target.crowded
     made.take(Metrics(t=13.0, inv=LIFE, ok=True, values={"num_running_reqs": 0.0, "num_queue_reqs": 0.0}))
     made.watch.tick()
-    assert made.watch.target.alone
+    assert made.watch.target.alone and not made.watch.target.crowded
 
 
 async def test_sources_are_woken_by_what_they_are_told_and_by_nothing_else(made: Made) -> None:

@@ -230,20 +230,21 @@ class Watch:
         elif self._traffic_proves(now):
             hold = "traffic"
         target = self.target
-        before = (target.hold, target.alone, target.closer)
+        before = (target.hold, target.alone, target.crowded, target.closer)
         target.hold = hold
         target.alone = f.alone()
+        target.crowded = f.crowded(now)
         target.args = f.life.server.args if f.life.server is not None else {}
         self.recorder.history = "mid-life" if phase is Phase.SERVING else None
         young = f.life.ready_at is not None and now - f.life.ready_at < CLOSER_S
         target.closer = phase is Phase.SERVING and (
             young or bool(f.probes.first_failed) or bool(f.answers.bad) or worst(self.engine) is not None
         )
-        if (target.hold, target.alone, target.closer) != before:
+        if (target.hold, target.alone, target.crowded, target.closer) != before:
             target.tell()
 
     def _traffic_proves(self, now: float) -> bool:
-        """Whether requests of users that end say all that a canary could say."""
+        """Whether requests of users that end say all that a canary could say, but for what they are answered."""
         f = self.engine.facts
         ended = f.work.ended_at
         if not f.work.ends_seen or ended is None or now - ended >= PROVEN_S or f.answers.bad:

@@ -8,6 +8,8 @@ from typing import Any
 from tests.incidents import wording
 from tests.incidents.engine import Request
 from watchdog import observation as o
+from watchdog.judge import text
+from watchdog.observe.pace import RARELY_S
 
 MODELS = '{"object":"list","data":[{"id":"kimi-k2.5","object":"model","root":"kimi-k2.5"}]}'
 GOOD = ("Paris.", "Paris", "The capital is Paris.")
@@ -157,13 +159,9 @@ class Asks:
         if not sim.ready and sim.unit["active_state"] in ("active", "activating"):
             self._probe("chat", "skipped", why="starting")
             return again()
-        if (
-            sim.now - sim.engine.last_ended_at < s.chat_s
-            and sim.listening
-            and not sim.frozen
-            and self.chat_as is None
-            and self.answer == self.good_answer
-        ):
+        proven = s.metrics and sim.now - sim.engine.last_ended_at < s.chat_s and sim.listening and not sim.frozen
+        overdue = sim.now - self._asked_at >= max(RARELY_S, s.chat_s) and not sim.engine.queue
+        if proven and self.chat_as is None and self._sane and not overdue:
             self._probe("chat", "skipped", why="traffic")
             return again()
         if self._backoff % 2 == 1:
@@ -176,6 +174,7 @@ class Asks:
                 self._probe("chat", limit_s=limit, expects=s.expects, **self.chat_as())
                 return again()
             began, inv = sim.now, sim.inv
+            self._asked_at = began
             request = Request(prompt=27, answer=4, kind="chat")
             request.done = lambda t: answered(t)
             settled = [False]
@@ -185,6 +184,8 @@ class Asks:
                     settled[0] = True
                     self._backoff = 0
                     sim.log(wording.access("127.0.0.1:40003", "POST", "/v1/chat/completions", 200))
+                    answer = self.answer()
+                    self._sane = text.grade(answer, s.expects).quality in (text.Quality.GOOD, text.Quality.SUSPICIOUS)
                     self._probe(
                         "chat",
                         "ok",
@@ -193,7 +194,7 @@ class Asks:
                         ttft_s=0.05,
                         total_s=t - began,
                         limit_s=limit,
-                        answer=self.answer(),
+                        answer=answer,
                         expects=s.expects,
                     )
                     again()

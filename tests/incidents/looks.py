@@ -82,6 +82,8 @@ class Looks(Asks):
         self._scraped = (0, 0)
         self._worked = 0.0
         self._backoff = 0
+        self._asked_at = -1e9
+        self._sane = True
         self._cpu = 20000.0
         self._deps: dict[str, str] = {"nvidia-persistenced.service": "active"}
 

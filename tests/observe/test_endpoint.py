@@ -9,7 +9,7 @@ from tests.observe.talker import Script, Talker, reply, says, talking
 from tests.observe.test_canary import PARIS
 from watchdog.clock import BootClock
 from watchdog.observation import Observation, Probe
-from watchdog.observe import endpoint
+from watchdog.observe import endpoint, pace
 from watchdog.observe.endpoint import EndpointSource
 from watchdog.observe.source import Source, Target
 
@@ -140,6 +140,20 @@ async def test_in_traffic_the_canary_is_skipped_but_not_health() -> None:
     async with talking(serving()) as talker, watching(talker, hold="traffic") as w:
         await w.until(lambda: len(w.of("chat", "skipped")) >= 2 and len(w.of("health", "ok")) >= 2)
     assert {p.why for p in w.of("chat")} == {"traffic"} and not w.of("chat", "ok")
+
+
+async def test_in_traffic_a_canary_is_rare_and_stands_behind_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That requests end does not say what they are told."""
+    monkeypatch.setattr(pace, "RARELY_S", 0.3)
+    async with talking(serving()) as talker, watching(talker, hold="traffic") as w:
+        w.target.crowded = True
+        await w.until(lambda: len(w.of("chat", "skipped")) >= 5)
+        assert not w.of("chat", "ok")
+        w.target.crowded = False
+        w.target.tell()
+        await w.until(lambda: len(w.of("chat", "ok")) >= 2)
+        asked = [p.t for p in w.of("chat", "ok")]
+        assert asked[1] - asked[0] >= 0.3 and [p for p in w.of("chat", "skipped") if asked[0] < p.t < asked[1]]
 
 
 async def test_a_pause_leaves_only_what_costs_nothing() -> None:

@@ -114,3 +114,12 @@ def test_no_hour_has_more_than_the_budget(moments: list[float], limit: int) -> N
             budget.spend(now)
             spent.append(now)
     assert all(sum(t <= s < t + 3600.0 for s in spent) <= limit for t in spent)
+
+
+@pytest.mark.parametrize(("interval_s", "rarely_s"), [(60.0, 300.0), (3600.0, 3600.0)])
+def test_traffic_holds_a_probe_back_for_minutes_and_not_for_ever(interval_s: float, rarely_s: float) -> None:
+    one = pace(interval_s)
+    one.asked(100.0, 100.2, failed=False)
+    for turn in range(160, 400, 60):
+        one.skipped(turn, "traffic")
+    assert not one.long_ago(99.0 + rarely_s) and one.long_ago(100.0 + rarely_s)

@@ -9,6 +9,8 @@ from watchdog.judge.text import Quality
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, span
 
+OLD_S = 1800.0
+"""An answer that is older, and older than two of the usual intervals, tells nothing of the server's answers of now."""
 ERRORS_S = 120.0
 LASTING_S = 600.0
 """Garbage alone, without a second sign, must last so long before a restart is worth its price."""
@@ -41,6 +43,10 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         return empty
     if a.last_good_at is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message="No canary has been answered yet.")
+    old = now - a.last_good_at
+    if old > max(OLD_S, 2 * a.between_s()):
+        message = f"A canary was last answered well {ago(old)}: what the server says now is not known."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="AnsweredLongAgo", message=message)
     return Verdict(
         type=kind,
         status=Status.TRUE,

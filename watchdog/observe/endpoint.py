@@ -174,6 +174,8 @@ class _Lane:
         hold = self._of.target.hold
         if kind == "prefix" and hold is None and not self._of.target.alone:
             return "traffic"
+        if kind == "chat" and hold == "traffic" and not self._of.target.crowded:
+            hold = None if self._paces[kind].long_ago(self._of.clock.now()) else hold
         return hold if hold is not None and kind in HELD.get(hold, COSTLY) else None
 
     def _why_not(self, kind: str) -> str | None:

@@ -22,6 +22,10 @@ GAP_S = 2.0
 """Between the end of one probe and the beginning of the next of its kind, at least, in seconds (less for shorter intervals)."""
 
 
+RARELY_S = 300.0
+"""In traffic a probe still has its turn so often, in seconds: that requests end does not say what they are answered."""
+
+
 class Pace:
     """The pace of one kind of probe. Moments are those of the clock, intervals seconds.
 
@@ -57,6 +61,10 @@ class Pace:
         if abs(period - SERVER_TIMEOUT_S) < 2:
             period += 5
         return max(self._turn + period, self._ended + min(GAP_S, period))
+
+    def long_ago(self, now: float) -> bool:
+        """Whether the last probe is so old that traffic is to hold back no more."""
+        return now - self._begun >= max(RARELY_S, self.interval_s)
 
     def backing_off(self, now: float, *, closer: bool) -> bool:
         """Whether this turn is to be left out, since several probes failed."""

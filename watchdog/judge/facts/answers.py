@@ -1,6 +1,8 @@
 """Does the server still say the right thing? Judged by its canaries' answers, against the answers it gave before."""
 
 from collections import deque
+from itertools import pairwise
+from statistics import median
 
 from watchdog.judge import text
 from watchdog.judge.facts.probes import queue_full, refused_us
@@ -50,3 +52,8 @@ class Answers:
             self.errors.append(o)
         elif o.outcome == "ok":
             self.errors.clear()
+
+    def between_s(self) -> float:
+        """The usual time between two of the last graded answers, in seconds; 0 if there are no two."""
+        pauses = [b[0] - a[0] for a, b in pairwise(self.graded)]
+        return median(pauses) if pauses else 0.0

@@ -364,6 +364,11 @@ class Facts:
         queue = self.work.figure("num_queue_reqs", "queue")
         return (running or 0.0) <= 1 and not queue
 
+    def crowded(self, now: float) -> bool:
+        """Whether requests wait, or were turned away within the last two minutes."""
+        full = self.probes.queue_full_at is not None and now - self.probes.queue_full_at < 120.0
+        return full or bool(self.work.figure("num_queue_reqs", "queue")) or self.work.turned_away.of_late(now)[0] > 0
+
     def metrics_fail(self, now: float) -> bool:
         """Whether scrapes fail at the moment, though the endpoint is there."""
         return self.metrics_failed_at is not None and now - self.metrics_failed_at < 60.0
