@@ -11,6 +11,7 @@ from watchdog import sources
 from watchdog.background import Background
 from watchdog.clock import BootClock, FakeClock
 from watchdog.observation import Observation, Operator
+from watchdog.observe.journal_reader import JournalError
 from watchdog.observe.source import Beat, Emit
 from watchdog.sources import Run, ended, running
 
@@ -74,7 +75,19 @@ async def observes(emit: Emit, beat: Beat) -> None:
         await asyncio.sleep(0.005)
 
 
-@pytest.mark.parametrize(("work", "error"), [(falls, "OSError: gone"), (ends, "ended by itself"), (cancels_itself, "cancelled")])
+async def is_refused(emit: Emit, beat: Beat) -> None:
+    raise JournalError("no permission to read it: mend that")
+
+
+@pytest.mark.parametrize(
+    ("work", "error"),
+    [
+        (falls, "OSError: gone"),
+        (is_refused, "no permission to read it: mend that"),
+        (ends, "ended by itself"),
+        (cancels_itself, "cancelled"),
+    ],
+)
 async def test_what_falls_is_started_anew_and_the_others_go_on(work: Work, error: str) -> None:
     got: list[Observation] = []
     bad = Run(Made(work, "bad"), BootClock(), got.append)
@@ -84,6 +97,7 @@ async def test_what_falls_is_started_anew_and_the_others_go_on(work: Work, error
         before = len(got)
         await until(lambda: len(got) > before + 3)
         assert error in str(bad.error)
+        assert ".py:" not in str(bad.error), "the place is told of what nobody expected"
         assert good.error is None
         assert bad.alive(BootClock().now() + 1000) or bad.falls > 3, "what is known and told is not silence"
 

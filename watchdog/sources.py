@@ -102,6 +102,8 @@ def _said(e: BaseException) -> str:
     """The innermost error, with its place where it is no error of the system."""
     while isinstance(e, BaseExceptionGroup):
         e = e.exceptions[0]
+    if type(e).__module__.partition(".")[0] == __package__:
+        return str(e)  # one of our own errors is a sentence for people
     what = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
     frames = [] if isinstance(e, OSError) else traceback.extract_tb(e.__traceback__)
     return f"{what} (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else what
