@@ -1,0 +1,157 @@
+"""A key that the program knows is in nothing that leaves it, wherever in an incident the server prints it."""
+
+import asyncio
+import gzip
+import json
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.incidents import cases_end
+from tests.incidents.case import CASES
+from tests.web.site import source
+from watchdog import config, keyring
+from watchdog.act import redact
+from watchdog.act.collectors import journal_lines, pack
+from watchdog.act.scene import Scene
+from watchdog.act.summary import summary
+from watchdog.clean import without_secrets
+from watchdog.clock import FakeClock
+from watchdog.figures import figures
+from watchdog.judge.explain import explain
+from watchdog.judge.verdict import Intent
+from watchdog.known_keys import learn
+from watchdog.log import plain
+from watchdog.observation import Log, Observation, Probe, Server
+from watchdog.view import server_view
+from watchdog.watch import Watch
+from watchdog.web.metrics import render
+from watchdog.web.page import Page
+from watchdog.web.timeline import Timeline
+
+CASE = CASES[cases_end.crash_that_nobody_repairs.__name__.replace("_", "-")]
+PLAYED = CASE.sim("plain", 7).out
+KEYS = st.from_regex(r"[!-~]{4}[A-Za-z0-9][!-~]{3,30}", fullmatch=True).map(lambda word: f"qZ7{word}")
+
+
+def spoilt(x: Observation, key: str, place: int) -> Observation:
+    """The observation with the key somewhere in its text."""
+    if isinstance(x, Log):
+        at = place % (len(x.message) + 1)
+        return msgspec.structs.replace(x, message=f"{x.message[:at]}{key}{x.message[at:]}")
+    if isinstance(x, Probe) and x.outcome not in ("ok", "skipped"):
+        return msgspec.structs.replace(x, body=f'{{"said": {json.dumps(key)}}}', detail=f"for {key}: no")
+    if isinstance(x, Server):
+        return msgspec.structs.replace(x, args={**x.args, "chat_template": f"/t/{key}.jinja"})
+    return x
+
+
+def told(watch: Watch, intents: list[tuple[float, Intent]], timeline: Timeline) -> dict[str, str]:
+    """All that the program shows, writes and serves of a server."""
+    clock, now = watch.clock, watch.clock.now()
+    lines = watch.recorder.lines()
+    out = {
+        "view": json.dumps(server_view(watch)),
+        "explain": json.dumps(explain(watch.engine, now)),
+        "status": watch.sentence(),
+        "state": msgspec.json.encode(watch.snapshot_state()).decode(),
+        "record": b"\n".join(lines).decode(),
+        "bundle's record": gzip.decompress(pack(lines)).decode(),
+        "metrics": render(figures(clock, [watch], [], None, 0.0)).decode(),
+        "timeline": json.dumps(timeline.view(watch)),
+        "page": json.dumps(asyncio.run(Page(source([watch])).status()), default=str),
+    }
+    for t, intent in intents:
+        scene = Scene(
+            server=watch.server, intent=intent, clock=clock, t=t, latest=watch.latest,
+            conditions=list(watch.engine.conditions.values()), record=lines,
+        )  # fmt: skip
+        out[f"summary {intent.reason}"] = summary(scene, {}, {})
+        out[f"intent {intent.reason}"] = repr(intent)
+    return out
+
+
+@settings(max_examples=6)
+@given(key=KEYS, places=st.lists(st.integers(0, 10_000), min_size=5, max_size=5))
+def test_a_known_key_is_in_nothing_that_is_told(key: str, places: list[int]) -> None:
+    keyring.forget()
+    keyring.remember(key)
+    clock, intents, timeline = FakeClock(), [], Timeline()
+    whole = config.Config(servers=[config.Server(name="kimi", unit="kimi.service")])
+    with TemporaryDirectory() as home:
+        watch = Watch(whole.servers[0], whole, Path(home), clock, lambda _w, t, intent: intents.append((t, intent)))
+        for n, x in enumerate(PLAYED):
+            clock.advance(max(0.0, x.t - clock.now()))
+            # The lines around the fault each have it, so that it stands in whatever is quoted.
+            near = isinstance(x, Log) and x.priority is not None
+            watch.take(spoilt(x, key, places[n % len(places)]) if near or n % 3 == 0 else x)
+            timeline.look(watch)
+    assert any(intent.action == "restart" for _, intent in intents)
+    forms = {key, json.dumps(key)[1:-1]}
+    assert [place for place, text in told(watch, intents, timeline).items() if any(form in text for form in forms)] == []
+
+
+def test_the_bundle_and_our_own_journal_strike_it_too() -> None:
+    keyring.remember("MARKER-sk-kimi-77")
+    line = "RuntimeError: bad request from MARKER-sk-kimi-77"
+    entry = json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": "1768356000000000", "_PID": "1"})
+    assert f"bad request from {keyring.GONE}" in journal_lines(entry.encode())[0]
+    assert redact.value({"cmdline": ["--api-key", "MARKER-sk-kimi-77"]}) == {"cmdline": ["--api-key", keyring.GONE]}
+    assert plain(line) == f"RuntimeError: bad request from {keyring.GONE}"
+
+
+def test_the_keys_of_the_configuration_are_known_before_anything_is_asked(tmp_path: Path) -> None:
+    texts = {
+        "key": "sk-of-the-api\n",
+        "headers": "Authorization: Bearer tok-of-hook\nX-Tenant: acme-corp\n",
+        "urls": "ntfy://tok-of-ntfy/x\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    learn(
+        config.Config(
+            servers=[config.Server(name="k", unit="k.service", api_key_file=str(tmp_path / "key"))],
+            alert=config.Alerting(
+                webhook_headers_file=str(tmp_path / "headers"),
+                apprise_urls_file=str(tmp_path / "urls"),
+                alertmanager_headers_file="/none",
+            ),
+        )
+    )
+    assert (
+        keyring.struck("sk-of-the-api tok-of-hook ntfy://tok-of-ntfy/x acme-corp")
+        == f"{keyring.GONE} {keyring.GONE} {keyring.GONE} acme-corp"
+    )
+
+
+def test_a_key_costs_a_line_next_to_nothing() -> None:
+    line = Log(
+        t=1.0,
+        message="[2026-01-14 02:00:00 TP0] Decode batch, #running-req: 3, #token: 1234, token usage: 0.12, gen throughput: 81.2",
+    )
+
+    def took() -> float:
+        begun = time.perf_counter()
+        for _ in range(2000):
+            without_secrets(line)
+        return time.perf_counter() - begun
+
+    before = min(took() for _ in range(5))
+    keyring.remember("sk-one-of-the-keys")
+    keyring.remember("sk-another-of-them")
+    assert min(took() for _ in range(5)) < 1.5 * before + 0.002
+
+
+@pytest.mark.parametrize("n", [keyring.MOST + 6])
+def test_renewed_keys_do_not_pile_up(n: int) -> None:
+    keys: list[Any] = [f"sk-{i:06}" for i in range(n)]
+    for key in keys:
+        keyring.remember(key)
+    assert keyring.struck(keys[0]) == keys[0]
+    assert keyring.struck(keys[-1]) == keyring.GONE
