@@ -5,6 +5,7 @@ from watchdog.judge.verdict import Action
 from watchdog.observation import Log, Unit
 
 OLD = "a" * 32
+CUDA = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
 READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
 
 
@@ -45,17 +46,18 @@ class Case:
                 self.told.append((t, event.intent.message))
 
 
-def test_the_last_lines_are_waited_for() -> None:
+def test_the_last_lines_are_waited_for_and_name_the_cause() -> None:
     case = Case()
-    case.tick(100.5)
-    assert case.told == []
     case.see(
         Log(t=100.6, inv=OLD, message="[2026-01-14 02:01:40] Scheduler hit an exception: Traceback (most recent call last):")
     )
     case.tick(101.0)
-    assert [("killed" in said, "Scheduler hit an exception" in said) for _, said in case.told] == [(True, True)]
+    case.see(Log(t=101.1, inv=OLD, message=CUDA))
+    case.tick(102.0)
+    assert case.told == []
+    case.tick(103.5)
     case.tick(110.0)
-    assert len(case.told) == 1
+    assert [("killed" in said, "CUDA error: an illegal memory access" in said) for _, said in case.told] == [(True, True)]
 
 
 def test_an_end_without_a_word_is_told_soon() -> None:

@@ -123,7 +123,7 @@ def _said(d: Death) -> str:
 
 def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
     """Deaths that systemd repaired are told all the same: a window of minutes never sees two a day."""
-    if not deaths or (not deaths[-1].text and now - deaths[-1].t < LAST_LINES_S):
+    if not deaths or now - deaths[-1].t < LAST_LINES_S:
         return ()
     last = deaths[-1]
     many = f", {len(deaths)} times in 24 h" if len(deaths) > 1 else ""
