@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
         "test",
         "send a test alert",
         "Send a message that says that it is a test through each channel that is configured, and say what came of it. The daemon "
-        "need not run. Secrets in systemd credentials cannot be seen from here: test those with full paths.\n\n"
+        "need not run. Secrets in systemd credentials of the daemon are found as root.\n\n"
         "Exit status: 0 all configured channels took it, 1 one did not, 2 there is no such channel.",
         "sglang-watchdog alert test --channel webhook",
     )
@@ -43,9 +43,10 @@ def test(args: argparse.Namespace) -> int:
 
     from watchdog import log  # noqa: PLC0415
     from watchdog.act.alerts import CHANNELS, Alerter  # noqa: PLC0415
+    from watchdog.cli.credentials import resolved  # noqa: PLC0415
     from watchdog.clock import BootClock  # noqa: PLC0415
 
-    whole = loaded(args.config)
+    whole = resolved(loaded(args.config))
     if args.channel and args.channel not in CHANNELS:
         raise CommandError(f"there is no channel {screen.plain(args.channel)!r}; there are {', '.join(CHANNELS)}")
     log.configure(to_journal=Path("/run/systemd/journal/socket").exists())

@@ -13,21 +13,25 @@ HANDED = Path("/run/credentials")
 """Where systemd lays the credentials of running services: a folder for each unit (systemd.exec(5), "Credentials")."""
 BOOTED = Path("/run/systemd/system")
 BUS_LIMIT_S = 2.0
+ALERT_FILES = ("webhook_headers_file", "alertmanager_headers_file", "apprise_urls_file")
 UNIT = f"{service.NAME}.service"
 
 
 def resolved(whole: "Config") -> "Config":
-    """The configuration with a path in place of each bare name of an API key that can be found; the others stay as they are."""
+    """The configuration with a path in place of the bare name of each credential that can be found; the others stay."""
     import msgspec  # noqa: PLC0415  # loaded only by commands that ask a server
 
-    wanted = {s.api_key_file for s in whole.servers if s.api_key_file and "/" not in s.api_key_file}
+    of_alerts = {field: getattr(whole.alert, field) for field in ALERT_FILES}
+    named = {s.api_key_file for s in whole.servers} | set(of_alerts.values())
+    wanted = {name for name in named if name and "/" not in name}
     if not wanted or os.environ.get("CREDENTIALS_DIRECTORY"):
         return whole
     paths = {name: str(HANDED / UNIT / name) for name in wanted if os.access(HANDED / UNIT / name, os.R_OK)}
     if wanted - paths.keys():
         paths = {**service.known_credentials(), **_configured(), **paths}
     servers = [msgspec.structs.replace(s, api_key_file=paths.get(s.api_key_file, s.api_key_file)) for s in whole.servers]
-    return msgspec.structs.replace(whole, servers=servers)
+    alert = msgspec.structs.replace(whole.alert, **{field: paths.get(name, name) for field, name in of_alerts.items()})
+    return msgspec.structs.replace(whole, servers=servers, alert=alert)
 
 
 def _configured() -> dict[str, str]:
