@@ -26,6 +26,8 @@ EARLIEST_S = -10 * 365 * DAY_S
 LATEST_FIRST_S = 100 * 365 * DAY_S  # far beyond it, a tick is too small to move a float
 MAX_VAIN_BYTES = 256 << 20
 """So much without an observation is read, and no more: a pipe may have no end."""
+LEAST_LINE_BYTES = 64
+"""A shorter line counts as so much: it takes as long."""
 EARLIEST_YEAR, LATEST_YEAR = 1970, 2999
 GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # RecursionError: nested too deeply
@@ -122,7 +124,7 @@ class Record:
             raise RecordError(f"{self.path}: cannot be read ({e.strerror or e})") from e
 
     def _spend(self, size: int, number: int) -> None:
-        self._vain += size
+        self._vain += max(size, LEAST_LINE_BYTES)
         if self._vain > MAX_VAIN_BYTES:
             why = f"{MAX_VAIN_BYTES >> 20} MiB without an observation"
             raise RecordError(f"{self.path}, line {number}: is no flight record ({why})")

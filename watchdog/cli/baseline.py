@@ -121,7 +121,8 @@ def _from_files(args: argparse.Namespace) -> list[dict[str, Any]]:
         try:
             kept = msgspec.json.decode(regular.read(path, MAX_BYTES), type=Kept)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-            raise CommandError(f"{path} cannot be read as a baseline: {e}", CANNOT) from e
+            why = e.strerror if isinstance(e, OSError) else e
+            raise CommandError(f"{path} cannot be read as a baseline: {why}", CANNOT) from e
         known = kept.baselines[0] if kept.baselines else None
         out.append(
             {
