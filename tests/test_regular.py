@@ -124,7 +124,7 @@ def test_a_record_without_an_observation_has_an_end(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(replay, "MAX_VAIN_BYTES", 1000)
     path = tmp_path / "r.jsonl"
     good = b'{"kind":"server","t":1}\n'
-    path.write_bytes(b'{"record":"flight","version":1}\n' + (b"\n" * 14 + good) * 5)
+    path.write_bytes(b'{"record":"flight","version":1}\n' + (b"\n" * 12 + good) * 5)
     assert len(list(replay.Record(path))) == 5
     path.write_bytes(b'{"record":"flight","version":1}\n' + b"\n" * 2000)
     with pytest.raises(replay.RecordError, match="without an observation"):
