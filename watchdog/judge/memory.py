@@ -176,7 +176,7 @@ def _leak(f: Facts, policy: Judging) -> Verdict:
 
 
 def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return text if text.startswith("sglang::") else text[:1].upper() + text[1:]
 
 
 def _lower(text: str) -> str:
