@@ -1,7 +1,7 @@
 """Is the unit up, and if not, who wanted that? An exit that nobody asked for is a crash, whatever its status."""
 
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.life import Death, Phase
+from watchdog.judge.facts.life import LAST_LINES_S, Death, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, quoted, span
 
@@ -10,8 +10,6 @@ GRACE_S = 20.0
 SIGNALLED_S = 900.0
 """Who ends the server by hand to start it again does so sooner."""
 RECENT_S = 86400.0
-LAST_LINES_S = 3.0
-"""systemd tells of an end at once; the last lines, which name the cause, come out of the journal a moment later."""
 
 
 def judge(f: Facts, now: float) -> Verdict:

@@ -7,7 +7,7 @@ from msgspec import structs
 from watchdog.config import Restarting
 from watchdog.judge import group
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.life import Death, Phase
+from watchdog.judge.facts.life import LAST_LINES_S, Death, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.loglines import Mark
 from watchdog.units import format_gib as gib
@@ -135,6 +135,8 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
     if not early:
         return
     last = early[-1]
+    if last.mark not in LASTING and now - last.t < LAST_LINES_S:
+        return  # "killed with status 9" is the same each time, and no cause
     alike = 1
     for d in reversed(early[:-1]):
         if d.signature != last.signature:

@@ -102,6 +102,9 @@ DRAIN_TOLD_S = 12.0
 TRACEBACK_S = 5.0
 """The last line of a traceback that comes so soon after a fatal line names its cause."""
 
+LAST_LINES_S = 3.0
+"""systemd tells of an end at once; the last lines, which name the cause, come out of the journal a moment later."""
+
 
 class Life:
     """Folds what is known of the unit. Everything that belongs to one incarnation is forgotten with it."""
