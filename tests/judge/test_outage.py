@@ -1,7 +1,12 @@
 """An end that systemd repairs is told with its cause, which the journal shows a moment after systemd tells of the end."""
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
 from watchdog.judge.engine import Engine, Settings
-from watchdog.judge.verdict import Action
+from watchdog.judge.verdict import Action, Event
 from watchdog.observation import Log, Unit
 
 OLD = "a" * 32
@@ -39,8 +44,7 @@ class Case:
     def tick(self, t: float) -> None:
         self._take(t, self.engine.tick(t))
 
-    def _take(self, t: float, events: object) -> None:
-        assert hasattr(events, "__iter__")
+    def _take(self, t: float, events: Iterable[Event]) -> None:
         for event in events:
             if event.intent is not None and event.intent.action is Action.ALERT and event.intent.reason == "ServerDied":
                 self.told.append((t, event.intent.message))
@@ -65,3 +69,39 @@ def test_an_end_without_a_word_is_told_soon() -> None:
     for t in (101.0, 102.0, 103.5, 110.0):
         case.tick(t)
     assert [t for t, _ in case.told] == [103.5]
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_second_early_death_is_compared_by_its_last_lines(late: bool) -> None:
+    """Both end with status 9; what the second died of comes out of the journal after systemd told of its end, or never."""
+    engine = Engine(Settings())
+    said: list[str] = []
+
+    def take(events: Iterable[Event]) -> None:
+        said.extend(c.message for e in events if (c := e.condition) is not None and c.reason == "SameEarlyDeath")
+
+    for n, inv in enumerate(("a" * 32, "b" * 32)):
+        t = 10.0 * n
+        up: dict[str, Any] = {"load_state": "loaded", "restart": "always", "since": t, "inv": inv}
+        take(engine.observe(Unit(t=t, active_state="active", sub_state="running", main_pid=n + 1, **up)))
+        take(
+            engine.observe(
+                Unit(
+                    t=t + 5.0,
+                    active_state="activating",
+                    sub_state="auto-restart",
+                    result="signal",
+                    exec_main_code="killed",
+                    exec_main_status=9,
+                    n_restarts=n + 1,
+                    **up,
+                )
+            )
+        )
+        take(engine.tick(t + 5.2))
+        if n == 1 and late:
+            take(engine.observe(Log(t=t + 5.5, inv=inv, message=CUDA)))
+        take(engine.tick(t + 6.0))
+    assert said == []
+    take(engine.tick(18.5))
+    assert ["2 times in a row of the same cause: killed" in each for each in said] == ([] if late else [True])
