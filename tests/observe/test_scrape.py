@@ -55,7 +55,9 @@ async def test_refused_and_our_own_settings(tmp_path: Path) -> None:
     async with talking(says()) as talker:
         pass
     assert (await source(talker).scrape()).error == "refused"
-    assert (await source(talker, api_key_file=str(tmp_path / "none")).scrape()).error == "config"
+    assert (await source(talker, api_key_file=str(tmp_path / "none")).scrape()).error == "refused", "it is asked without a key"
+    odd = source(talker, base_url="https://127.0.0.1:1", ca_file=str(tmp_path / "none"))
+    assert (await odd.scrape()).error == "config"
 
 
 def errors(seen: list[Observation]) -> list[str]:
