@@ -50,3 +50,15 @@ def test_the_speed_of_a_decode_line_says_nothing_if_the_engine_rested_since_the_
     assert work.step_s() is None
     see(work, 122.0, DECODE.format(speed=40.0))
     assert work.step_s() == 0.025
+
+
+def test_a_stale_gauge_does_not_make_an_idle_server_frozen() -> None:
+    """One late canary of an idle night: the newest line tells of a probe alone, and the gauge of requests that ended long ago."""
+    idle, busy = Work(), Work()
+    see(idle, 0.0, PREFILL.format(running=0))
+    see(busy, 0.0, PREFILL.format(running=2))
+    for work in (idle, busy):
+        for t in (5.0, 15.0, 25.0):
+            gauges(work, t, 2, 100)
+
+    assert not idle.counters_frozen(26.0) and busy.counters_frozen(26.0)

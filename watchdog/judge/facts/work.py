@@ -277,6 +277,7 @@ class Work:
             and s.values.get("num_running_reqs", 0) > 0
             and self.stepped_at is not None
             and s.t > self.stepped_at
+            and not self.only_probed()  # a gauge that tells of others is stale then
         )
 
     def longest_gap(self) -> float:
