@@ -264,7 +264,8 @@ class Work:
 
     def only_probed(self) -> bool:
         """Whether the newest batch line may tell of nothing but a probe of ours."""
-        return (self.worked_at or -1e18) < self._last_line_at()
+        last = self._last_line_at()
+        return last > -1e18 and (self.worked_at is None or self.worked_at < last)
 
     def counters_frozen(self, now: float) -> bool:
         """Whether fresh scrapes say: requests are running, and no counter moves."""
