@@ -7,6 +7,7 @@ from msgspec import structs
 from watchdog.config import Restarting
 from watchdog.judge import group
 from watchdog.judge.facts import Facts
+from watchdog.judge.facts.kills import BY_KERNEL
 from watchdog.judge.facts.life import LAST_LINES_S, Death, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.loglines import Mark
@@ -213,7 +214,7 @@ def _advice(d: Death) -> str:
 
 def _killed_for_memory(f: Facts, now: float) -> Iterator[Call]:
     """The same peak comes each time: one kill may be an accident, the second is the footprint."""
-    kills = [d for d in f.life.deaths if d.code == "oom-kill" and not d.asked and now - d.t < DAY_S]
+    kills = [d for d in f.life.deaths if d.killed == BY_KERNEL and not d.asked and now - d.t < DAY_S]
     if len(kills) < 2 or not _not_up(f):
         return
     message = f"The kernel has killed it for want of memory {len(kills)} times in 24 h, the last time {ago(now - kills[-1].t)}."

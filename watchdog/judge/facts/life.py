@@ -3,6 +3,7 @@
 from collections import deque
 from enum import StrEnum
 
+from watchdog.judge.facts.kills import BY_KERNEL
 from watchdog.observation import Job, Log, Port, Probe, Server, Unit
 from watchdog.sglang.loglines import Line, Mark
 
@@ -57,7 +58,7 @@ class Death:
         self.mark = mark
         self.text = text
         self.inv = inv
-        self.killed: str | None = None
+        self.killed: str | None = BY_KERNEL if code == "oom-kill" else None
         """How the kernel's OOM killer had to do with it, as a phrase; None where nothing says so."""
 
     def blame(self, line: Line) -> None:
