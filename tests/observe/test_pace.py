@@ -105,6 +105,18 @@ def test_the_budget_is_that_of_any_hour() -> None:
     assert not budget.left(5399.0) and budget.left(5400.0)
 
 
+def test_a_closer_look_leaves_an_hour_of_ordinary_ones() -> None:
+    """What looks ill for days, a GPU that is held back, must not end in 40 blind minutes of each hour."""
+    budget, pace = Budget(90), Pace(60.0, random.Random(1), 0.0)
+    now, blind = 0.0, 0
+    while now < 3 * 3600.0:
+        now = max(now, pace.due(closer=budget.ample(now), hold=None))
+        blind += not budget.left(now)
+        budget.spend(now)
+        pace.asked(now, now + 0.3, failed=False)
+    assert blind == 0
+
+
 @given(st.lists(st.floats(0, 20_000), max_size=200), st.integers(1, 10))
 def test_no_hour_has_more_than_the_budget(moments: list[float], limit: int) -> None:
     budget = Budget(limit)

@@ -160,7 +160,11 @@ class _Lane:
 
     def _due(self) -> dict[str, float]:
         """When each kind is due, as things are."""
-        return {kind: pace.due(closer=self._closer(kind), hold=self._hold(kind)) for kind, pace in self._paces.items()}
+        ample = self._of.budget.ample(self._of.clock.now())
+        return {
+            kind: pace.due(closer=self._closer(kind) and (ample or kind not in COSTLY), hold=self._hold(kind))
+            for kind, pace in self._paces.items()
+        }
 
     def _rest_s(self) -> float:
         """How long nothing is due, if the target stays as it is."""

@@ -6,6 +6,9 @@ from collections import deque
 CLOSER = 4
 """While the daemon wants to look closer, and to confirm a failure, intervals are divided by this."""
 
+CLOSER_SHARE = 3
+"""Of an hour's budget a closer look may take one part in so many: what looks ill can last for days."""
+
 CONFIRMED = 3
 """So many failures in a row are believed: from there on the pace slows down."""
 
@@ -104,6 +107,10 @@ class Budget:
     def left(self, now: float) -> bool:
         """Whether one more may be sent."""
         return len(self._spent) < self.limit or now - self._spent[0] >= self.WINDOW_S
+
+    def ample(self, now: float) -> bool:
+        """Whether so little was spent that a closer look leaves enough for an hour of ordinary ones."""
+        return sum(now - t < self.WINDOW_S for t in self._spent) < self.limit / CLOSER_SHARE
 
     def spend(self, now: float) -> None:
         """One is sent, whether or not the budget allowed it."""
