@@ -80,6 +80,8 @@ def test_the_first_word(more: dict[str, object], first: str) -> None:
         ([Action.WITHHOLD], "BudgetSpent", "act", "its restart budget is spent"),
         ([Action.ALERT, Action.PLAN_RESTART], "MemoryLeak", "act", "in a quiet hour"),
         ([Action.ALERT], "QueueFull", "act", "only tells"),
+        ([Action.ALERT], "GarbageAnswers", "act", "only tells of this so far; if it lasts"),
+        ([Action.ALERT], "GarbageAnswers", "alert", "does not restart for it"),
         ([Action.ALERT], "ServerDied", "act", "leaves this restart to systemd"),
         ([Action.RESTART], "SchedulerHung", "act", "You need not do anything now: how it ends will be told."),
     ],

@@ -57,6 +57,8 @@ LEFT = {
     "ServerDied": "leaves this restart to systemd (Restart= of the unit).",
 }
 """What others do about it, in place of "does not restart for it"."""
+IF_IT_LASTS = ("GarbageAnswers", "TurnedAwayAtRest")
+"""Told before they call for a restart: one that passes by itself costs nobody the cache."""
 NO_HURRY = "You need not do anything now: how it ends will be told."
 
 
@@ -67,6 +69,8 @@ def did(cause: Cause, unit: str, mode: Mode) -> str:
         return f"The watchdog's restart did not help: {cause.failed}"
     said = HELD_BACK.get(cause.reason) if action is Action.WITHHOLD and mode == "act" else None
     said = LEFT.get(cause.reason) if action is Action.ALERT else said
+    if action is Action.ALERT and mode == "act" and cause.reason in IF_IT_LASTS:
+        said = "only tells of this so far; if it lasts, and a restart can help, it restarts the unit."
     whole = f"The watchdog {said or DID[action][mode].format(unit=unit)}"
     return f"{whole} {NO_HURRY}" if action is Action.RESTART and mode == "act" else whole
 
