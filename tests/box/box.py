@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import stat
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,13 @@ class Box:
         if check and done.returncode != 0:
             raise AssertionError(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done
+
+    def let_others_in(self) -> None:
+        """Let users who are not root reach the interpreter and the checkout, which may lie in a home that they cannot enter."""
+        for place in (Path(sys.executable), Path(sys.base_prefix), PROJECT):
+            for folder in (place, *place.parents):
+                if not folder.stat().st_mode & stat.S_IXOTH:
+                    self.run("chmod", "o+x", str(folder))
 
     def popen(self, *command: str, **kwargs: Any) -> "subprocess.Popen[str]":
         """Start a command inside and go on; `kwargs` are those of subprocess.Popen."""

@@ -1,7 +1,5 @@
 """The daemon as it is shipped: without privileges, behind polkit; and on a host that goes down."""
 
-import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +23,7 @@ def dog(box: Box) -> Iterator[Watchdog]:
     """The shipped unit, user and sandbox, with the daemon from this checkout."""
     box.write("/usr/lib/sysusers.d/sglang-watchdog.conf", (UNITS / "sglang-watchdog.sysusers").read_text())
     box.run("systemd-sysusers")
-    # The interpreter and the checkout may lie in a home that other users cannot enter, or below /tmp.
-    for place in (Path(sys.executable), Path(sys.base_prefix), ROOT):
-        for folder in (place, *place.parents):
-            if not folder.stat().st_mode & stat.S_IXOTH:
-                box.run("chmod", "o+x", str(folder))
+    box.let_others_in()
     SHIPPED.install(box)
     dog = Watchdog(box, "sglang-watchdog", [SHIPPED])
     box.write("/etc/systemd/system/sglang-watchdog.service", (UNITS / "sglang-watchdog.service").read_text())

@@ -1,7 +1,6 @@
 """The stacks helper as it is shipped: socket activation, who may ask, what is told, and what its sandbox refuses."""
 
 import re
-import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,11 +72,7 @@ def host(box: Box) -> Iterator[Box]:
     """A server of another user, the watchdog's user and configuration, and the helper's units, not enabled."""
     box.write("/usr/lib/sysusers.d/sglang-watchdog.conf", (UNITS / "sglang-watchdog.sysusers").read_text())
     box.run("systemd-sysusers")
-    # The interpreter and the checkout may lie in a home that other users cannot enter, or below /tmp.
-    for place in (Path(sys.executable), Path(sys.base_prefix), ROOT):
-        for folder in (place, *place.parents):
-            if not folder.stat().st_mode & stat.S_IXOTH:
-                box.run("chmod", "o+x", str(folder))
+    box.let_others_in()
     SERVER.install(box)
     for name in ("sglang-watchdog-stacks.socket", "sglang-watchdog-stacks@.service"):
         box.write(f"/etc/systemd/system/{name}", (UNITS / name).read_text())

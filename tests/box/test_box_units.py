@@ -1,7 +1,6 @@
 """The shipped service, user and polkit rule at work: what they allow, and what not."""
 
 import json
-import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,7 @@ def host(box: Box) -> Box:
         box.run("systemctl", "start", name)
     box.write("/usr/lib/sysusers.d/sglang-watchdog.conf", (UNITS / "sglang-watchdog.sysusers").read_text())
     box.run("systemd-sysusers")
-    # The interpreter and the checkout may lie in a home that other users cannot enter.
-    for place in (Path(sys.executable), Path(sys.base_prefix), ROOT):
-        for folder in (place, *place.parents):
-            if not folder.stat().st_mode & stat.S_IXOTH:
-                box.run("chmod", "o+x", str(folder))
+    box.let_others_in()
     box.write(
         "/etc/systemd/system/sglang-watchdog.service.d/test.conf",
         f"[Service]\nType=oneshot\nWatchdogSec=0\nRestart=no\nProtectHome=no\nPrivateTmp=no\nEnvironment=PYTHONPATH={ROOT}\n"

@@ -207,28 +207,28 @@ def short_queue_with_room(s: Sim) -> None:
         s.at(t + 60.0, lambda: (setattr(s.engine, "admits", True), s.engine.wake()) and None)
 
 
+def pause(s: Sim) -> None:
+    """Somebody pauses generation."""
+    s.log(wording.access("10.0.0.9:41000", "POST", "/pause_generation", 200))
+    s.engine.paused = True
+
+
+def go_on(s: Sim) -> None:
+    """Somebody ends the pause."""
+    s.log(wording.access("10.0.0.9:41001", "POST", "/continue_generation", 200))
+    s.engine.paused = False
+    s.engine.wake()
+
+
 @case("pause", until=1800, variants=("plain", "no-metrics", "0.5.9", "one-gpu"), alert=NOT)
 def generation_paused(s: Sim) -> None:
-    def pause() -> None:
-        s.log(wording.access("10.0.0.9:41000", "POST", "/pause_generation", 200))
-        s.engine.paused = True
-
-    def go_on() -> None:
-        s.log(wording.access("10.0.0.9:41001", "POST", "/continue_generation", 200))
-        s.engine.paused = False
-        s.engine.wake()
-
-    s.at(T, pause)
-    s.at(T + 600, go_on)
+    s.at(T, lambda: pause(s))
+    s.at(T + 600, lambda: go_on(s))
 
 
 @case("pause", until=T + 3000, variants=("plain", "no-metrics", "0.5.9"), alert=must(T + 1800, T + 1900, "continue_generation"))
 def pause_that_is_forgotten(s: Sim) -> None:
-    def pause() -> None:
-        s.log(wording.access("10.0.0.9:41000", "POST", "/pause_generation", 200))
-        s.engine.paused = True
-
-    s.at(T, pause)
+    s.at(T, lambda: pause(s))
 
 
 @case("pause", until=1500, variants=("plain", "0.5.9"), alert=NOT)

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.incidents import wording
 from tests.incidents.case import MAY, NOT, case, must
+from tests.incidents.cases_busy import go_on, pause
 from tests.incidents.sim import Sim
 from watchdog import observation as o
 
@@ -239,15 +240,5 @@ def only_the_canary_is_cut_off(s: Sim) -> None:
 @case("pause", until=2600, variants=("plain", "no-metrics", "0.5.9"), alert=NOT, rate=0.05, answers=(800, 2500))
 def busy_after_a_long_pause(s: Sim) -> None:
     """Canaries that failed while generation was paused say nothing of the time after it."""
-
-    def pause() -> None:
-        s.log(wording.access("10.0.0.9:41001", "POST", "/pause_generation", 200))
-        s.engine.paused = True
-
-    def go_on() -> None:
-        s.log(wording.access("10.0.0.9:41001", "POST", "/continue_generation", 200))
-        s.engine.paused = False
-        s.engine.wake()
-
-    s.at(T, pause)
-    s.at(T + 700, go_on)
+    s.at(T, lambda: pause(s))
+    s.at(T + 700, lambda: go_on(s))
