@@ -38,7 +38,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_for(what: Callable[[], Any], limit: float = 8.0) -> Any:
+def wait_for(what: Callable[[], Any], limit: float = 30.0) -> Any:
     end = time.monotonic() + limit
     while not (got := what()):
         assert time.monotonic() < end, "not in time"

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -219,8 +218,8 @@ async def test_the_first_request_that_fails_is_the_last(tmp_path: Path, fault: s
 
 
 async def test_a_load_in_which_one_fails(tmp_path: Path) -> None:
-    more: tuple[Any, ...] = ("--max-queued-requests", "1", "--max-running-requests", "64", "--disable-radix-cache")
-    with StandIn(tmp_path, *more) as server:
+    """Of steps long enough (3 s for each request of the load) for a starved machine to see them under way."""
+    with StandIn(tmp_path, "--disable-radix-cache", "--step-seconds", "0.05") as server:
         checked = Checked(server)
         task = asyncio.create_task(checked.items())
         await asyncio.to_thread(wait_for, lambda: server.metric("http_requests_active") > 1)

@@ -199,9 +199,10 @@ def test_prompts_fit_into_the_context() -> None:
     assert plan(seen(context_length=262_144), PLENTY).prefix_chars == 6000
 
 
-def test_the_load_does_not_wait_for_itself() -> None:
+def test_the_load_neither_waits_for_itself_nor_is_refused() -> None:
     assert plan(seen(max_running_requests=2), PLENTY).concurrent == 2
     assert plan(seen(max_running_requests=48), PLENTY).concurrent == 4
+    assert plan(seen(max_running_requests=48, max_queued_requests=1), PLENTY).concurrent == 1
 
 
 # ---- counters and gauges

@@ -20,6 +20,8 @@ ANSWER_TOKENS = 24
 """Tokens of an answer that is compared with others."""
 CONCURRENT, ROUNDS, LOAD_TOKENS = 4, 2, 64
 """The load: so many at once, one after the other so often, and so many tokens each."""
+AT_ONCE = ("max_running_requests", "max_queued_requests")
+"""Arguments beyond which requests that come at once wait or are refused (each is queued before it runs)."""
 FILLER_TOKENS = 8192
 """A request that fills the GPU's cache has no more tokens than this."""
 FILL = 1.1
@@ -119,8 +121,7 @@ def plan(seen: Seen, limits: Limits) -> Plan:
         return Plan(server=seen.server.name, refused=refused)
     context = seen.context
     chars = PREFIX_CHARS if context is None else max(SHORT_CHARS, min(PREFIX_CHARS, context // 2))
-    most = _count(seen, "max_running_requests")
-    concurrent = CONCURRENT if most is None else max(1, min(CONCURRENT, most))
+    concurrent = min(CONCURRENT, *(_count(seen, name) or CONCURRENT for name in AT_ONCE))
     pool = pool_tokens(seen)
     filler = min(FILLER_TOKENS, *(amount // 4 for amount in (context, pool) if amount))
     asked = chars + TEMPLATE_TOKENS + ANSWER_TOKENS
