@@ -231,6 +231,15 @@ def pause_that_is_forgotten(s: Sim) -> None:
     s.at(T, lambda: pause(s))
 
 
+@case("pause", until=1800, variants=("plain", "no-metrics", "0.5.9"), alert=NOT)
+def weights_updated_in_a_pause(s: Sim) -> None:
+    """A trainer pauses, sends the weights in buckets, and goes on: an update leaves the pause as it is."""
+    s.at(T, lambda: pause(s))
+    for k in range(3):
+        s.at(T + 20 + k, lambda: s.log(wording.access("10.0.0.9:41002", "POST", "/update_weights_from_distributed", 200)))
+    s.at(T + 420, lambda: go_on(s))
+
+
 @case("pause", until=1500, variants=("plain", "0.5.9"), alert=NOT)
 def weights_updated(s: Sim) -> None:
     def begin() -> None:

@@ -10,6 +10,7 @@ from watchdog.judge.facts.probes import failed, foreign, refused_us
 from watchdog.judge.facts.start import Start
 from watchdog.judge.verdict import Status
 from watchdog.observation import Log, Metrics, Observation, Probe, Unit
+from watchdog.sglang.loglines import classify
 
 
 def status(code: int, body: str = "", took: float = 0.003) -> Probe:
@@ -102,6 +103,25 @@ def test_a_pause_is_over_when_requests_are_let_in_long_after() -> None:
 
     p.see_prefill(170.0, 900.0)
     assert not p.holds(180.0)
+
+
+def test_memory_that_was_released_stays_so_through_updates_and_whatever_ready_says() -> None:
+    p = Pause()
+
+    def post(t: float, path: str) -> None:
+        line = classify(f'[2026-01-14 02:00:00] INFO:     10.0.0.9:41000 - "POST {path} HTTP/1.1" 200 OK')
+        assert line is not None
+        p.see_access(t, line)
+
+    post(100.0, "/release_memory_occupation")
+    post(400.0, "/pause_generation")
+    post(410.0, "/update_weights_from_tensor")
+    p.see_probe(Probe(t=420.0, inv="a", probe="ready", outcome="ok", status=200))
+    post(430.0, "/continue_generation")
+    assert p.holds(500.0)
+
+    post(600.0, "/resume_memory_occupation")
+    assert not p.holds(601.0) and p.ended_at == 600.0
 
 
 def test_any_bar_is_progress_as_long_as_it_moves() -> None:
