@@ -1,6 +1,9 @@
 """What worsens or degrades: memory, GPUs, draft model, answers, hicache. Alerts and plans; restarts only where they cure."""
 
 import math
+from itertools import count
+
+import msgspec
 
 from tests.incidents.case import MAY, NOT, case, must
 from tests.incidents.looks import Ramp
@@ -84,6 +87,31 @@ def accept_length_too_good(s: Sim) -> None:
 )
 def word_salad(s: Sim) -> None:
     s.at(T, lambda: says(s, "ਸđ<|reserved_token_163|>ไทยقد語Ωж<|reserved_token_7|>한ßž"))
+
+
+@case(
+    "sgl-l3-garbled",
+    until=2400,
+    variants=("plain", "one-gpu"),
+    rate=0.0,
+    expects="Paris",
+    alert=must(T + 300, T + 1500, "restart it"),
+)
+def fluent_nonsense(s: Sim) -> None:
+    """Nothing in it is degenerate, and no two are alike; only the word that it always had is missing."""
+    s.looks.answer = lambda: s.looks.good_answer()
+    s.at(T, lambda: setattr(s.looks, "answer", lambda: nonsense(s)))
+
+
+def nonsense(s: Sim) -> Answer:
+    words = " ".join(s.rng.choice(("of", "}}", "tern", "17", "quar", "lectric", "ist", "and", "[[", "los")) for _ in range(9))
+    return msgspec.structs.replace(s.looks.good_answer(), text=words)
+
+
+@case("one odd answer", until=2400, variants=("plain",), rate=0.0, expects="Paris", alert=NOT)
+def a_word_is_missing_at_times(s: Sim) -> None:
+    turn = count()
+    s.looks.answer = lambda: s.looks.good_answer() if next(turn) % 3 else nonsense(s)
 
 
 @case("sgl-kimi-k2-gibberish-b200", until=1500, variants=("plain", "one-gpu"), mid_life=False, rate=0.0, withhold=must(280, 1200))

@@ -38,9 +38,9 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     failing = _errors(f, now)
     if failing is not None:
         return failing
-    empty = _empty(f)
-    if empty is not None:
-        return empty
+    odd = _empty(f) or _wrong(f, policy, now)
+    if odd is not None:
+        return odd
     if a.last_good_at is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message="No canary has been answered yet.")
     old = now - a.last_good_at
@@ -145,6 +145,33 @@ def _empty(f: Facts) -> Verdict | None:
         evidence=(f"{len(empty)} of {len(ended)} without content",),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="EmptyContent", message=message, calls=(call,))
+
+
+def _wrong(f: Facts, policy: Judging, now: float) -> Verdict | None:
+    """A canary that answered well and then is answered oddly each time: words may be wrong without being degenerate."""
+    kind = "AnswersSane"
+    for canary, run in f.answers.wrong.items():
+        since, (last, reason) = run[0][0], run[-1]
+        before = f.answers.good_of[canary]
+        if before < policy.garbage_count or len(run) < 2 * policy.garbage_count or now - since < LASTING_S:
+            continue
+        message = (
+            f"The {canary} canary was answered well {before} times, and then oddly {len(run)} times in a row "
+            f"{_when(since, last, now)}: {reason}."
+        )
+        call = Call(
+            want=Want.ALERT,
+            reason="WrongAnswers",
+            message=message,
+            severity=Severity.CRITICAL,
+            advice=(
+                "Read its transcripts and ask by hand: if users get the same, restart it, and clear a storage tier that it "
+                "reads from (--hicache-storage-backend), which outlives the restart."
+            ),
+            evidence=(f"{len(run)} odd answers in a row", reason),
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason="WrongAnswers", message=message, calls=(call,))
+    return None
 
 
 def _errors(f: Facts, now: float) -> Verdict | None:

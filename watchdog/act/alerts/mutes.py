@@ -20,6 +20,7 @@ HANGS = frozenset(
 REFUSALS = frozenset({"ProbesRefused", "ProbesDoNotConnect"})
 CANARIES = (
     frozenset({"CanaryErrors", "CanaryAloneFails", "GarbageAnswers", "GarbageAtTimes", "GarbageFromTheStart", "MalformedAnswers"})
+    | {"WrongAnswers"}
     | REFUSALS
 )
 ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"})

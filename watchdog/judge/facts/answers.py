@@ -1,6 +1,6 @@
 """Does the server still say the right thing? Judged by its canaries' answers, against the answers it gave before."""
 
-from collections import deque
+from collections import Counter, deque
 from itertools import pairwise
 from statistics import median
 
@@ -22,6 +22,10 @@ class Answers:
         self.bad: list[tuple[float, str, str]] = []
         """The present run of bad answers: (t, grade, reason)."""
         self.good = 0
+        self.good_of: Counter[str] = Counter()
+        """Good answers of this life, by canary."""
+        self.wrong: dict[str, list[tuple[float, str]]] = {}
+        """The present run of suspicious answers of each canary: (t, reason)."""
         self.last_good_at: float | None = None
         self.graded: deque[tuple[float, Quality, str]] = deque(maxlen=20)
         """(t, quality, reason) of the last answers that were plainly good or plainly bad."""
@@ -41,9 +45,13 @@ class Answers:
             graded = text.grade(o.answer, o.expects)
             if graded.quality is not Quality.SUSPICIOUS:
                 self.graded.append((o.t, graded.quality, graded.reason))
+                self.wrong.pop(o.probe, None)
+            else:
+                self.wrong.setdefault(o.probe, []).append((o.t, graded.reason))
             if graded.quality is Quality.GOOD:
                 self.bad.clear()
                 self.good += 1
+                self.good_of[o.probe] += 1
                 self.good_ever += 1
                 self.last_good_at = o.t
             elif graded.quality in (Quality.DEGENERATE, Quality.EMPTY):
