@@ -38,6 +38,22 @@ def test_a_leak_of_one_rank_is_told_and_a_restart_planned() -> None:
     assert not d.reasons("restart")
 
 
+def test_what_others_take_is_told_as_theirs_while_there_is_time_and_never_planned_for() -> None:
+    d = Deployment(tick_s=60.0).start()
+    d.others = 0.0
+    d.host = round(sum(d.held) + 8 * d.own + 200 * GIB)
+    for _ in range(70):
+        d.look()
+    assert not d.reasons()
+
+    for passed in d.hours(0.7):
+        d.others = 4 * GIB * passed / 60
+    v = d.verdict("MemoryHolds")
+    assert (v.status, v.reason) == (Status.FALSE, "HostMemoryRunsOut")
+    assert "4.0 GiB more a minute" in v.message and "are used up in" in v.message
+    assert d.reasons() == {"HostMemoryRunsOut"} and not d.reasons("plan_restart")
+
+
 def test_a_far_end_is_told_as_slow_growth_only() -> None:
     d = leaking(4, room_gib=2000, hours=1.0)
     assert d.verdict("MemoryHolds").reason == "SlowGrowth"

@@ -16,6 +16,8 @@ LEAK_LEAST = 1.5 * GIB
 """Growth below this is never called a leak, however small the server (the floor of an otherwise scale-free judgement)."""
 PLAN_S = 12 * 3600.0
 """A forecast nearer than this asks for a planned restart in a quiet window."""
+CROWDED_S = 1800.0
+"""Others' memory is none of ours to forecast for hours: they may stop as they began."""
 STILL_LEAST = 64 * MIB
 """Less than this still to be pinned is not worth an alarm."""
 PRESSED = 20.0
@@ -91,7 +93,11 @@ def holds(f: Facts, a: Account, policy: Judging) -> Verdict:
     m = f.memory
     if m.host is None and m.cgroup is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRead", message="Memory has not been read yet.")
-    return _short(f, a) or _rush(f) or _leak(f, policy)
+    pressing = _short(f, a) or _rush(f)
+    if pressing is not None:
+        return pressing
+    own = _leak(f, policy)
+    return own if own.status is Status.FALSE else _crowded(f) or own
 
 
 def _short(f: Facts, a: Account) -> Verdict | None:
@@ -173,6 +179,23 @@ def _leak(f: Facts, policy: Judging) -> Verdict:
     if left < PLAN_S:
         calls = (alert, Call(want=Want.PLAN_RESTART, reason="MemoryLeak", message=message, advice=advice, evidence=(shown,)))
     return Verdict(type=kind, status=Status.FALSE, reason="Leak", message=message, calls=calls)
+
+
+def _crowded(f: Facts) -> Verdict | None:
+    """Whether other programs will soon have used up the host's memory: the kernel may then end the server for it."""
+    m = f.memory
+    trend = m.by_others.climb(LEAK_LEAST, LEAK_SPAN_S)
+    if trend is None or m.host is None or m.host.mem_available is None or f.life.phase() is not Phase.SERVING:
+        return None
+    left = m.host.mem_available / trend.per_s
+    if left > CROWDED_S or not trend.reaches(left):
+        return None
+    message = (
+        f"Other programs on this host take {gib(trend.per_s * 60)} more a minute, for {span(trend.span_s)}; at this pace the "
+        f"{gib(m.host.mem_available)} left are used up in {span(left)}."
+    )
+    advice = "Find what grows (top -o RES) and stop it: a restart of the server frees its own memory and no other."
+    return _bad("HostMemoryRunsOut", message, advice)
 
 
 def _upper(text: str) -> str:

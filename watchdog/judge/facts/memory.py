@@ -114,6 +114,8 @@ class Memory:
         """By kind of place."""
         self.others = Level()
         """What of the host's memory is in use by others than the unit."""
+        self.by_others = Series()
+        """The same as a trend, where the unit's own part is known."""
         self.by_rank: dict[str, Level] = {}
         """Resident memory of each rank, by its name and pid."""
         self.swap_before: int | None = None
@@ -153,8 +155,10 @@ class Memory:
             used = o.mem_total - o.mem_available
             self._level("host").add(o.t, used, ready_at)
             self._ready_at = float("inf") if ready_at is None else ready_at
-            own = next((level.looks[-1][1] for kind in ("unit", "ranks") if (level := self.levels.get(kind))), 0.0)
-            self.others.add(o.t, used - own, ready_at)
+            own = next((level.looks[-1][1] for kind in ("unit", "ranks") if (level := self.levels.get(kind))), None)
+            self.others.add(o.t, used - (own or 0.0), ready_at)
+            if own is not None and ready_at is not None and o.t > ready_at + RUSH_AFTER_S:
+                self.by_others.add(o.t, used - own)
 
     def see_procs(self, o: Procs, *, settled: bool, ready_at: float | None) -> None:
         """Take in the resident memory of each rank."""
