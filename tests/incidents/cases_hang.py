@@ -379,3 +379,53 @@ def hang_of_one_member_of_two(s: Sim) -> None:
 )
 def hang_under_light_traffic(s: Sim) -> None:
     freeze(s)
+
+
+def refused(s: Sim) -> None:
+    """A gateway lets nothing of ours through, from the first minute on."""
+    no = {"outcome": "status", "status": 403, "total_s": 0.002, "body": "Forbidden"}
+    s.looks.health_as = s.looks.chat_as = lambda: dict(no)
+
+
+@case("sgl-100util-lowpower-deepseek", until=1800, variants=("plain", "0.5.9"), watchdog_s=20000.0, restart=must(T + 60, T + 600))
+def hang_behind_a_gateway(s: Sim) -> None:
+    """No probe of ours can tell; counters of each step and the GPUs do."""
+    refused(s)
+    freeze(s, power=(1.0, 115.0))
+
+
+@case(
+    "sgl-100util-lowpower-deepseek",
+    until=1800,
+    variants=("no-metrics", "one-gpu-no-metrics"),
+    watchdog_s=20000.0,
+    alert=must(0, T + 900, "no batch"),
+)
+def hang_behind_a_gateway_without_counters(s: Sim) -> None:
+    """A silent log and GPUs that spin: too little to end a server for, and too much to say nothing."""
+    refused(s)
+    freeze(s, power=(1.0, 115.0))
+
+
+@case(
+    "sgl-heartbeat-6min-old",
+    until=1800,
+    variants=("no-metrics",),
+    watchdog_s=20000.0,
+    probes=False,
+    restart=must(T + 60, T + 600),
+)
+def hang_told_by_health_checks_of_others(s: Sim) -> None:
+    freeze(s, power=(0.0, 95.0))
+
+    def asked() -> None:
+        s.log(wording.health_failed(s.clock(s.now - 20), s.clock(s.engine.heartbeat_at)))
+        s.after(30, asked)
+
+    s.at(T + 20, asked)
+
+
+@case("slime-403-300-retries", until=3000, variants=("no-metrics", "one-gpu-no-metrics"), alert=MAY, rate=0.01)
+def rest_behind_a_gateway(s: Sim) -> None:
+    """The last batch line before a rest tells of a request that ended a moment later; nothing is hung."""
+    refused(s)

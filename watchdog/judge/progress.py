@@ -12,6 +12,7 @@ CPU time is no evidence: an idle scheduler spins at 100 % (measured with SGLang 
 from itertools import pairwise
 
 from watchdog.config import Judging
+from watchdog.judge import unprobed
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts import probes as p
 from watchdog.judge.facts.life import Phase
@@ -127,7 +128,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
     failures = [a for a in failed if a.ended - max(a.began, moved) >= min(WAITED_S, a.probe.limit_s or WAITED_S)]
     quick = [a for a in failed if a not in failures]
     if not failures and not quick:
-        if silence < limit or not work.in_hand(now):
+        if silence < limit or not (work.in_hand(now) or unprobed.others(f, moved)):
             doing = f.doing(now)
             return Verdict(
                 type="SchedulerProgressing",
@@ -135,12 +136,8 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
                 reason="Moving",
                 message=f"{doing}.",
             )
-        return Verdict(
-            type="SchedulerProgressing",
-            status=Status.UNKNOWN,
-            reason="Silent",
-            message=f"No batch and no counter has moved for {span(silence)} with requests in hand; no probe has failed yet.",
-        )
+        due = _engine_watchdog_due(f, silence, now)
+        return unprobed.judge(f, now, moved, limit, answered=deep_health_since(f, moved), due=due)
     failures = failures or (quick if len(quick) >= 4 else [])
     evidence = _hang_evidence(f, now, moved, failures)
     deep_ok = deep_health_since(f, moved)

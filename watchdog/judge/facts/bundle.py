@@ -241,7 +241,7 @@ class Facts:
         if mark is Mark.HEALTH_FAILED:
             silence = line.fields.get("silence_s")
             if silence is not None and self.life.since is not None and t - silence >= self.life.since:
-                self.work.see_heartbeat(t - silence)
+                self.work.see_health_failed(t, silence)
         elif mark is Mark.HOST_POOL:
             self.memory.announce(t, line)
         elif mark is Mark.KV_CACHE:

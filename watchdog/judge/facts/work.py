@@ -68,6 +68,8 @@ class Work:
         """When a batch line last told of more work than a probe of ours."""
         self.heartbeat_at: float | None = None
         """The newest heartbeat of which a failed health check told."""
+        self.health_failed: deque[float] = deque(maxlen=20)
+        """When the server said that a health check had failed, whoever made it."""
         self.prefill: Batch | None = None
         self._prefill_before: Batch | None = None
         """The prefill before the newest line."""
@@ -175,10 +177,10 @@ class Work:
         now, before = values.get(name), self._counters.get(name)
         return now is not None and before is not None and now > before
 
-    def see_heartbeat(self, t: float) -> None:
-        """Something reached the front end from the engine at `t`, as a failed health check says."""
-        if self.heartbeat_at is None or t > self.heartbeat_at:
-            self.heartbeat_at = t
+    def see_health_failed(self, t: float, silence_s: float) -> None:
+        """A health check failed at `t`: the front end had heard from the engine so long before."""
+        self.health_failed.append(t)
+        self.heartbeat_at = max(t - silence_s, self.heartbeat_at or -1e18)
 
     def _step(self, t: float, line: Line | None = None) -> None:
         last = self.stepped_at
@@ -280,6 +282,11 @@ class Work:
             and s.t > self.stepped_at
             and not self.only_probed()  # a gauge that tells of others is stale then
         )
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether its scrapes have a counter that moves with each decode step (SGLang 0.5.7 and later)."""
+        return "realtime_tokens_total" in self._counters
 
     def longest_gap(self) -> float:
         """The longest pause between two steps with work in hand, of late, in seconds."""
