@@ -164,6 +164,27 @@ def test_a_restart_of_ours_that_an_earlier_daemon_began_is_no_death() -> None:
     assert [d.asked for d in f.life.deaths] == [True]
 
 
+def test_a_start_whose_job_never_ended_for_us_is_over_with_the_life_that_it_brought() -> None:
+    """JobRemoved can be lost (systemd pull request 8803): waiting for it for ever would leave the server down for ever."""
+    f = facts(unit(1.0, active="inactive", sub="dead"), Job(t=2.0, inv=INV, phase="new", job="start"))
+    f.see(unit(2.1, inv=NEXT, active="activating", sub="start"))
+    assert stand_down(f, 3.0) == "a start job of somebody else is running"
+
+    f.see(unit(92.0, inv=NEXT, active="failed", sub="failed"))
+    assert stand_down(f, 93.0) is None
+
+
+def test_a_start_that_fails_within_a_restart_by_hand_was_not_asked_to_end() -> None:
+    """Type=notify: the restart job runs until the new life is ready, and what it wanted stopped has long ended."""
+    f = facts(Job(t=1.0, inv=INV, phase="new", job="restart"), unit(2.0, active="deactivating", sub="stop-sigterm"))
+    f.see(unit(9.0, inv=NEXT, active="activating", sub="start"))
+    f.see(unit(99.0, inv=NEXT, active="failed", sub="failed"))
+    f.see(Job(t=99.1, inv=NEXT, phase="removed", job="restart", result="failed"))
+
+    assert [(d.asked, d.inv) for d in f.life.deaths] == [(True, INV), (False, NEXT)]
+    assert stand_down(f, 100.0) is None
+
+
 def test_a_job_of_somebody_else_that_was_there_before_us_holds_until_its_end() -> None:
     f = Facts()
     f.see(Job(t=0.0, phase="new", job="restart"))

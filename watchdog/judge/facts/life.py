@@ -178,6 +178,8 @@ class Life:
             self.ready_at, self.ready_how = o.since, "it had been up for long when first seen"
         if _over(o) and self.inv is not None and not self.ended and before is not None:
             self._end(o.t, o)
+            if self.job is not None and self._job_of != self.inv:
+                self.job = self.job_since = None  # the life that it has brought is over: its end was missed
         if o.sub_state == "auto-restart":
             self.auto_restart_at = o.t
         if not self.down:
@@ -188,8 +190,10 @@ class Life:
             self.stopping_since = None
         elif self.stopping_since is None:
             self.stopping_since = o.t
-        if self.job in JOBS_THAT_STOP and o.active_state == "active" and o.inv != self._job_of:
-            self.job = self.job_since = None  # it has brought a new life that is up: its end was missed
+        if self.job in JOBS_THAT_STOP and o.inv != self._job_of and o.active_state in ("active", "activating"):
+            self.stop_asked_at = None  # what was to be stopped has ended; what came after it was not asked to
+            if o.active_state == "active":
+                self.job = self.job_since = None  # it has brought a new life that is up: its end was missed
         if o.active_state in ("active", "activating") and o.sub_state != "auto-restart" and self.job is None:
             self.stop_asked_at = None
 
