@@ -29,7 +29,7 @@ MADE_HERE = {
     "__pycache__",
 }
 
-BASE = {"observation", "clock", "units", "wording", "regular", "keyring"}
+BASE = {"observation", "clock", "units", "wording", "regular", "keyring", "certificates"}
 MAY_IMPORT = {
     "observation": set(),
     "clock": set(),
@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "wording": set(),
     "regular": set(),
     "keyring": set(),
+    "certificates": {"regular"},
     "config": {"regular"},
     "systemd": {"clock"},
     "sglang": {"observation", "units"},

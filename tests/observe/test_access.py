@@ -64,6 +64,21 @@ def test_a_ca_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
         tls(Talker("127.0.0.1", 1).server(base_url="https://127.0.0.1:1", ca_file=str(path)))
 
 
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AccessError, match="it is a named pipe, not a file"):
+        tls(Talker("127.0.0.1", 1).server(base_url="https://127.0.0.1:1", ca_file=f"{tmp_path}/pipe"))
+    with pytest.raises(AccessError, match="it is a named pipe, not a file"):
+        read_key(f"{tmp_path}/pipe")
+
+
+def test_words_between_certificates(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_bytes("Główny urząd\n".encode() + (CERTIFICATE / "cert.pem").read_bytes())
+    context = tls(Talker("127.0.0.1", 1).server(base_url="https://127.0.0.1:1", ca_file=str(path)))
+    assert context is not None and context.cert_store_stats()["x509"] == 1
+
+
 def test_no_tls_for_http() -> None:
     assert tls(Talker("127.0.0.1", 1).server()) is None
 
@@ -152,5 +167,5 @@ def test_files_that_hold_no_key(tmp_path: Path, content: bytes, said: str) -> No
 
 
 def test_a_folder_is_no_key(tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match="Is a directory"):
+    with pytest.raises(AccessError, match="it is a folder, not a file"):
         read_key(f"{tmp_path}{os.sep}")

@@ -5,7 +5,7 @@ import os
 import ssl
 from pathlib import Path
 
-from watchdog import config, keyring
+from watchdog import certificates, config, keyring, regular
 
 OPEN = ("/health", "/metrics")
 """Paths that begin so are answered without a key (SGLang 0.4.6 to 0.5.23, --api-key and --admin-api-key)."""
@@ -46,8 +46,7 @@ def read_key(name: str) -> str:
     """
     path = key_path(name)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_KEY + 1)
+        raw = regular.read(path, MAX_KEY + 1)
     except OSError as e:
         raise AccessError(
             f"the API key cannot be read from {path}: {e.strerror}; make it readable for the watchdog's user (a command: run it "
@@ -71,8 +70,8 @@ def tls(server: config.Server) -> ssl.SSLContext | None:
     if not server.base_url.startswith("https://"):
         return None
     try:
-        return ssl.create_default_context(cafile=server.ca_file or None)
-    except (OSError, ssl.SSLError) as e:
+        return certificates.trusting(server.ca_file)
+    except OSError as e:
         why = e.strerror or str(e)
         raise AccessError(f"the CA file {server.ca_file} cannot be used: {why}; it must be PEM and readable") from e
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from watchdog import __version__, regular
+from watchdog import __version__, certificates, regular
 from watchdog.act import redact
 
 BODY_CAP = 4096
@@ -130,8 +130,8 @@ def _tls(url: str, ca_file: str) -> ssl.SSLContext | None:
     if not url.startswith("https://") or not ca_file:
         return None
     try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as e:
+        return certificates.trusting(ca_file)
+    except OSError as e:
         raise SendError(f"the CA file {ca_file} cannot be used: {e.strerror or e}; it must be PEM and readable") from None
 
 
