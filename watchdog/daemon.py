@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import faulthandler
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -40,7 +41,8 @@ from watchdog.watch import Watch
 if TYPE_CHECKING:
     from watchdog.web.server import Web
 
-STATUS_S = 2.0
+TELL_S = 5.0
+"""systemd hears from us this often, and at once where there is news. Each word costs as much as three looks at the journal."""
 RIGHTS_S = 600.0
 RIGHTS_AGAIN_S = 10.0
 """Between two looks while the right to restart is missing: somebody may be about to grant it."""
@@ -267,7 +269,8 @@ class Daemon:
 
     async def _tick(self) -> None:
         """Judge on a grid, tell systemd how we are, and that we are."""
-        step = STEP_S if self.notifier.interval_s is None else min(STEP_S, self.notifier.interval_s / 2)
+        interval_s = self.notifier.interval_s or math.inf
+        step, tell_s = min(STEP_S, interval_s / 2), min(TELL_S, interval_s / 2)
         judged = said_at = self.clock.now()
         said = ""
         while True:
@@ -286,11 +289,8 @@ class Daemon:
                 if self._web is not None:
                     self._web.page.look()
             status = self.status()
-            if now - said_at >= STATUS_S or status != said:
+            if (status != said or now - said_at >= tell_s) and self.notifier.tell(status, alive=self.alive(now)):
                 said, said_at = status, now
-                self.notifier.status(status)
-            if self.alive(now):
-                self.notifier.watchdog()
 
     def _look_at_host(self, now: float) -> None:
         """Say at once that the bus has been gone for too long or is back, and that the host goes down."""

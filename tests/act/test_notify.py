@@ -42,10 +42,10 @@ def test_each_message_is_as_sd_notify_wants_it(systemd: Systemd, notifier: Notif
     assert notifier.enabled
     assert notifier.ready("serving, 3 running")
     assert systemd.got() == ["READY=1", "STATUS=serving, 3 running"]
-    assert notifier.status("hung for 41 s")
-    assert systemd.got() == ["STATUS=hung for 41 s"]
-    assert notifier.watchdog()
-    assert systemd.got() == ["WATCHDOG=1"]
+    assert notifier.tell("hung for 41 s", alive=True)
+    assert systemd.got() == ["STATUS=hung for 41 s", "WATCHDOG=1"]
+    assert notifier.tell("a source is stuck", alive=False)
+    assert systemd.got() == ["STATUS=a source is stuck"]
     assert notifier.stopping("stopping")
     assert systemd.got() == ["STOPPING=1", "STATUS=stopping"]
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
@@ -66,7 +66,7 @@ def test_the_variables_are_taken_out_of_the_environment(monkeypatch: pytest.Monk
     assert notifier.interval_s == 10.0
     assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} & os.environ.keys()
     notifier.close()
-    assert not notifier.status("after the end")
+    assert not notifier.tell("after the end", alive=True)
 
 
 @pytest.mark.parametrize(
@@ -91,30 +91,28 @@ def test_without_a_socket_that_is_spoken_nothing_happens(address: str) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": address})
     assert not notifier.enabled
     assert not notifier.ready("x")
-    assert not notifier.watchdog()
 
 
 def test_an_abstract_socket() -> None:
     name = f"sglang-watchdog-test-{os.getpid()}"
     systemd = Systemd("\0" + name)
     notifier = Notifier({"NOTIFY_SOCKET": "@" + name})
-    assert notifier.status("abstract")
-    assert systemd.got() == ["STATUS=abstract"]
-    assert not notifier.watchdog()  # no WatchdogSec=
+    assert notifier.tell("abstract", alive=True)
+    assert systemd.got() == ["STATUS=abstract"]  # no WatchdogSec=
     notifier.close()
     systemd.socket.close()
 
 
 def test_a_full_or_vanished_socket_never_blocks(systemd: Systemd, notifier: Notifier) -> None:
     began = time.monotonic()
-    sent = [notifier.status("x" * 300) for _ in range(2000)]
+    sent = [notifier.tell("x" * 300, alive=True) for _ in range(2000)]
     assert sent[0]
     assert not sent[-1]
     assert time.monotonic() - began < 2
     systemd.got()
-    assert notifier.status("room again")
+    assert notifier.tell("room again", alive=True)
     systemd.socket.close()
-    assert not notifier.status("nobody there")
+    assert not notifier.tell("nobody there", alive=True)
 
 
 @given(st.text(max_size=1000))
@@ -123,7 +121,7 @@ def test_any_text_becomes_one_short_clean_line(text: str) -> None:
     systemd = Systemd("\0" + name)
     notifier = Notifier({"NOTIFY_SOCKET": "@" + name})
     try:
-        assert notifier.status(text)
+        assert notifier.tell(text, alive=True)
         message = systemd.socket.recv(65536)
     finally:
         notifier.close()

@@ -117,7 +117,7 @@ def read_all(what: str) -> tuple[int, float]:
             source._reader.written = lambda: written() - 1000  # type: ignore[method-assign]
         elif what == "present":
             source._reader.written = clock.now  # type: ignore[method-assign]
-        while source._read(emit):
+        while source._read(emit).entries:
             pass
     return count + source.dropped, time.process_time() - began
 

@@ -65,7 +65,7 @@ class Bench:
     def read(self, *entries: Entry) -> list[Log]:
         self.reader.waiting = list(entries)
         self.seen = []
-        while self.source._read(self.emit):
+        while self.source._read(self.emit).entries:
             pass
         return self.seen
 
@@ -273,3 +273,19 @@ with path.open("r+b") as file:
     if done.returncode == 77:
         pytest.skip("systemd's shared library is not on this machine")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("messages", "lively"),
+    [
+        ([], False),
+        (['INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 200 OK'], False),
+        (['[2026-01-14 02:00:00] INFO:     127.0.0.1:40000 - "GET /metrics HTTP/1.1" 200 OK'] * 3, False),
+        (['INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 200 OK'] * 5, True),
+        (['INFO:     10.0.0.7:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK'], True),
+        (['INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 200 OK', "Traceback (most recent call last):"], True),
+    ],
+)
+def test_a_look_at_the_server_is_no_sign_that_more_comes(bench: Bench, messages: list[str], lively: bool) -> None:
+    bench.reader.waiting = [{**SERVER, "MESSAGE": message.encode()} for message in messages]
+    assert bench.source._read(bench.emit) == (len(messages), lively)

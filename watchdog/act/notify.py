@@ -38,13 +38,9 @@ class Notifier:
         """READY=1 with a status: start-up, or a reload, is over. Whether it was sent, here and below."""
         return self._send("READY=1", _status(status))
 
-    def status(self, status: str) -> bool:
-        """STATUS=, one line for people."""
-        return self._send(_status(status))
-
-    def watchdog(self) -> bool:
-        """WATCHDOG=1: alive. Nothing is sent where the watchdog is off."""
-        return self.interval_s is not None and self._send("WATCHDOG=1")
+    def tell(self, status: str, *, alive: bool) -> bool:
+        """STATUS=, one line for people, and if `alive` WATCHDOG=1 where systemd asks for it."""
+        return self._send(_status(status), *(("WATCHDOG=1",) if alive and self.interval_s is not None else ()))
 
     def reloading(self, status: str) -> bool:
         """RELOADING=1 with the time that Type=notify-reload asks for; `ready` must follow."""
@@ -61,7 +57,7 @@ class Notifier:
             self._socket = None
 
     def _send(self, *lines: str) -> bool:
-        """Whether the message was queued; a full queue or a systemd that is away loses it, and the next tick sends another."""
+        """Whether the message was queued; a full queue or a systemd that is away loses it."""
         if self._socket is None or self._address is None:
             return False
         try:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from watchdog.clock import Clock
 from watchdog.observation import Kernel, Log
 from watchdog.observe.journal_lines import PART_MIN_BYTES, Backlog, LongLines, shorten
-from watchdog.observe.journal_reader import BATCH, JournalReader, Matches, boot_id, check_access
+from watchdog.observe.journal_reader import BATCH, Batch, JournalReader, Matches, boot_id, check_access
 from watchdog.observe.source import Beat, Emit, Target
 from watchdog.sglang.bulk import is_bulk
 
@@ -21,6 +21,11 @@ TAIL_LINES = 2000
 TAIL_BYTES = 2 << 20
 """What is read at most of the beginning, and of the end, of a life that was going on before us. A start-up of eight ranks prints
 about a thousand lines."""
+
+LOOK = '"GET /'
+"""In a line of the access log: health, metrics, models. What users ask for is POSTed."""
+LOOKS = 4
+"""More lines than this at once are more than looks."""
 
 TARGET_LIMIT_S = 2.0
 """So long is waited at the start for the first look at the unit, which tells whether there is a life to learn about."""
@@ -136,7 +141,7 @@ class JournalSource:
         self._reader.go(first)
         lines = 0
         while lines < HEAD_LINES and self._size < HEAD_BYTES:
-            count = self._read(emit)
+            count = self._read(emit).entries
             beat()
             if count < BATCH:
                 return
@@ -148,15 +153,17 @@ class JournalSource:
         else:
             self._reader.go(oldest)
 
-    def _read(self, emit: Emit) -> int:
-        """Hand out one batch; how many entries it had."""
+    def _read(self, emit: Emit) -> Batch:
+        """Hand out one batch."""
         logs: list[Log] = []
         try:
             # To hand out each line as it is read costs a tenth more: it needs the processor's caches for both, again and again.
-            return self._take(logs.append)
+            count = self._take(logs.append)
         finally:
             for log in logs:
                 emit(log)
+        # That somebody looked at the server, as we do all the time, is no sign that more is to come.
+        return Batch(count, count > LOOKS or not all(LOOK in log.message for log in logs))
 
     def _take(self, emit: Callable[[Log], None]) -> int:
         """Read one batch; of lines that come in bulk the message only, after its first line."""
@@ -297,7 +304,7 @@ class KernelSource:
         else:
             self._reader.go(oldest)
 
-    def _read(self, emit: Emit) -> int:
+    def _read(self, emit: Emit) -> Batch:
         reader, t, count, late = self._reader, self._clock.now(), 0, True
         for get in reader.entries():
             count += 1
@@ -312,7 +319,7 @@ class KernelSource:
                 continue
             late = t - at > LATE_S
             emit(Kernel(t=t, message=shorten(message), priority=priority, at=at if late else None))
-        return count
+        return Batch(count, lively=count > 0)
 
 
 def _text(value: bytes | None) -> str | None:

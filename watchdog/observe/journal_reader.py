@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from systemd import _reader
 
@@ -25,7 +25,7 @@ LOOK_S = 0.07
 collects changes, POST_CHANGE_TIMER_INTERVAL_USEC of managed-journal-file.c, systemd 252), but they can be read at once."""
 
 LIVELY_S = 2.0
-"""Entries are held to come for so long after the last one; then only the journal's file descriptor wakes us."""
+"""Entries are held to come for so long after the last one that tells of work; then only the journal itself wakes us."""
 
 RENEW_S = 300.0
 """The journal is opened anew this often. That frees what a missed notice may have left: files that were deleted and are still
@@ -39,6 +39,13 @@ _INCLUDE_DEFAULT_NAMESPACE = 1 << 6
 
 Matches = Sequence[Sequence[str]]
 """Alternatives; each is a list of FIELD=value that must all be there."""
+
+
+class Batch(NamedTuple):
+    """What a reader of `JournalReader.entries` found: how many entries, and whether more of them may come soon."""
+
+    entries: int
+    lively: bool
 
 
 class JournalError(Exception):
@@ -112,6 +119,8 @@ class JournalReader:
         self._present: list[bool] = []
         self._begun = False
         self._at_entry = False
+        self._resting: asyncio.Future[None] | None = None
+        self._rest_until = 0.0
 
     def continue_after(self, before: "JournalReader") -> None:
         """Begin where another one, of the same journal, ended."""
@@ -250,52 +259,82 @@ class JournalReader:
             return self._boot_at + float(stamp_us) / 1e6
         return float(self._raw._get_realtime()) / 1e6 - self._clock.origin.timestamp()
 
-    async def follow(self, read: Callable[[], int], beat: Beat, limit_s: float) -> NoReturn:
+    async def follow(self, read: Callable[[], Batch], beat: Beat, limit_s: float) -> NoReturn:
         """Read for ever.
 
         Args:
-            read: reads one batch (`entries`) and returns how many entries there were; called again when there may be more.
+            read: reads one batch (`entries`) and returns what it was; called again when there may be more.
             beat: called at least every `limit_s`.
             limit_s: in seconds.
         """
         loop = asyncio.get_running_loop()
         renew_at = loop.time() + RENEW_S
         lively_until = loop.time() + LIVELY_S
-        while True:
-            count = read()
-            beat()
-            now = loop.time()
-            if now >= renew_at or self._is_stale():
-                self._close()
-                self._open()
-                renew_at = now + RENEW_S
-            if count:
-                lively_until = now + LIVELY_S
-            if count >= BATCH:
-                await asyncio.sleep(0)
-            else:
-                await self._rest(now < lively_until, limit_s)
+        try:
+            loop.add_reader(self._fd, self._changed)
+            while True:
+                count, lively = read()
+                beat()
+                if lively:
+                    lively_until = loop.time() + LIVELY_S
+                if loop.time() >= renew_at or self._is_stale():
+                    loop.remove_reader(self._fd)
+                    self._close()
+                    self._open()
+                    loop.add_reader(self._fd, self._changed)
+                    renew_at = loop.time() + RENEW_S
+                if count >= BATCH or self._at_entry:
+                    await asyncio.sleep(0)
+                else:
+                    await self._rest(limit_s, lively_until)
+        finally:
+            loop.remove_reader(self._fd)
 
-    async def _rest(self, lively: bool, limit_s: float) -> None:
-        """Wait until the journal's files change, while it is lively for a moment at most.
+    async def _rest(self, limit_s: float, lively_until: float) -> None:
+        """Wait until the journal's files change or there is an entry, at most for `limit_s`.
 
         A rotation wakes us at once, so that what was not read yet is read before a vacuum can take it.
         """
-        if lively or not self._raw.reliable_fd():
-            limit_s = min(LOOK_S, limit_s)
         loop = asyncio.get_running_loop()
-        changed: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._fd, _tell, changed)
-        late = loop.call_later(limit_s, _tell, changed)
+        self._resting = loop.create_future()
+        self._rest_until = loop.time() + limit_s
+        self._look_later(lively_until)
         try:
-            await changed
+            await self._resting
         finally:
-            late.cancel()
-            loop.remove_reader(self._fd)
-        # Without this the file descriptor stays readable, and new files are never seen (sd_journal_process(3)).
-        self._raw.process()
+            self._next_look.cancel()
+            self._resting = None
 
+    def _look_later(self, lively_until: float) -> None:
+        loop = asyncio.get_running_loop()
+        soon = loop.time() < lively_until or not self._raw.reliable_fd()
+        at = loop.time() + LOOK_S if soon else self._rest_until
+        self._next_look = loop.call_at(at, self._look, lively_until)
 
-def _tell(changed: asyncio.Future[None]) -> None:
-    if not changed.done():
-        changed.set_result(None)
+    def _look(self, lively_until: float) -> None:
+        """See whether there is an entry. The task is not woken for it: that would cost more than the look."""
+        if self._resting is None or self._resting.done():
+            return
+        try:
+            if not self._raw.reliable_fd():
+                self._raw.process()
+            self._at_entry = bool(self._raw._next())
+        except OSError as e:
+            self._resting.set_exception(e)
+            return
+        if self._at_entry or asyncio.get_running_loop().time() >= self._rest_until:
+            self._resting.set_result(None)
+        else:
+            self._look_later(lively_until)
+
+    def _changed(self) -> None:
+        """The journal's files changed. Unless that is taken note of we are told for ever, and new files are never seen."""
+        resting = self._resting if self._resting is not None and not self._resting.done() else None
+        try:
+            self._raw.process()
+        except OSError as e:
+            if resting is not None:
+                resting.set_exception(e)
+        else:
+            if resting is not None:
+                resting.set_result(None)
