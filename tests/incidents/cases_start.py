@@ -238,6 +238,22 @@ def derived_port_taken(s: Sim) -> None:
     )
 
 
+@case("sgl-orphan-holds-rpc-port", until=1500, variants=("plain", "0.5.9"), mid_life=False, withhold=must(50, 900, "find who"))
+def derived_port_taken_as_the_main_process_finds_out(s: Sim) -> None:
+    """No scheduler runs yet: nothing is said but a traceback."""
+    error = (
+        "ValueError: rpc_port at 31233 is not available in 30 seconds. rpc_port is used by a process already. process.name()='x'"
+    )
+    fails(s, "init", error, code="exited", status=1, bare=True)
+
+
+@case("bad-path", until=1500, variants=("plain", "0.5.9"), mid_life=False, withhold=must(50, 900, "/models/templates/tool.jinja"))
+def main_process_dies_of_an_exception(s: Sim) -> None:
+    """Whatever ends it, the last line of its traceback says so."""
+    error = "FileNotFoundError: [Errno 2] No such file or directory: '/models/templates/tool.jinja'"
+    fails(s, "init", error, code="exited", status=1, bare=True)
+
+
 @case("nccl-eaddrinuse", until=1200, variants=("plain",), mid_life=False)
 def rendezvous_port_taken_once(s: Sim) -> None:
     fails(

@@ -189,6 +189,7 @@ RAISED: tuple[Rule, ...] = (
     rule(
         Mark.PORT_IN_USE, r"The server socket has failed to listen on any local network address\..{0,200}?EADDRINUSE", fatal=True
     ),
+    rule(Mark.PORT_IN_USE, r"\w{1,40} at \d+ is not available in \d+ seconds", fatal=True),
     rule(Mark.BAD_ARGUMENTS, r"Repo id must be in the form ", fatal=True, cause="model-path"),
     rule(
         Mark.BAD_ARGUMENTS, r".{1,300}? is not a local folder and is not a valid model identifier", fatal=True, cause="model-path"

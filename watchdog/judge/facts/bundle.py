@@ -123,6 +123,8 @@ class Facts:
                 return True
             case o.Port():
                 self.life.see_port(x)
+                if x.listening is False and self.work.stepped_at is None:
+                    self.life.doubt()
                 return self.life.port_taken
             case o.Server():
                 self.life.see_server(x)
@@ -226,6 +228,7 @@ class Facts:
                 self.life.see_answered(t)
             return
         self._still_serves(t)
+        self.life.see_work(t)
         self.work.see_batch(t, line)
         self.replicas.see_batch(t, line)
         self.speed.see_batch(t, line)

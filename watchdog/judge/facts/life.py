@@ -98,8 +98,11 @@ CAUSES = (
     Mark.CHILD_DEAD,
     Mark.EXCEPTION,
 )
+ASSUMED = "it had been up for long when first seen"
 DRAIN_TOLD_S = 12.0
 """A server that drains says so every 5 s, and answers no /health with 200 (http_server.py, tokenizer_manager.py)."""
+UNCAUGHT = "exited with status 1"
+"""How Python ends after an exception that nobody caught."""
 TRACEBACK_S = 5.0
 """The last line of a traceback that comes so soon after a fatal line names its cause."""
 
@@ -144,12 +147,18 @@ class Life:
         self.ready_how = ""
         self.proven = False
         """True once the API of this very life has answered, or its ready line was read."""
+        self.answered = False
+        """Whether anything ever answered our requests in this life, whatever it said."""
+        self.doubted = False
+        """Whether readiness was assumed of it, and then doubted."""
         self.sigterm_at: float | None = None
         self._drain_told_at: float | None = None
         self.dying_at: float | None = None
         """The first fatal line of this life: from here on it may be mute and end by itself."""
         self.dying_line: Line | None = None
         self.cause: Line | None = None
+        self._raised: tuple[float, Line] | None = None
+        """The last line of the newest traceback, and when it was written."""
         self.end_announced = False
         """Whether SGLang itself said that it is about to end, as it does when it notices a child's death."""
         self.ended = False
@@ -175,7 +184,9 @@ class Life:
             self.since = o.since
         first = before is None and o.active_state == "active" and not self.ready_at
         if first and o.since is not None and (self._mid_life or o.t - o.since > MID_LIFE_S):
-            self.ready_at, self.ready_how = o.since, "it had been up for long when first seen"
+            self.ready_at, self.ready_how = o.since, ASSUMED
+        if before is None and self.down:
+            self.ended = True  # before we looked: how, and who wanted it, is not known
         if _over(o) and self.inv is not None and not self.ended and before is not None:
             self._end(o.t, o)
             if self.job is not None and self._job_of != self.inv:
@@ -190,6 +201,9 @@ class Life:
             self.stopping_since = None
         elif self.stopping_since is None:
             self.stopping_since = o.t
+            if o.main_pid is not None and o.result == "success" and self.stop_asked_at is None and not self.ours:
+                # What systemd ends while it lives was to be stopped: whatever it ends for a fault has that fault as its result.
+                self.stop_asked_at, self.asked_by = o.t, "a stop that was under way"
         if self.job in JOBS_THAT_STOP and o.inv != self._job_of and o.active_state in ("active", "activating"):
             self.stop_asked_at = None  # what was to be stopped has ended; what came after it was not asked to
             if o.active_state == "active":
@@ -254,6 +268,15 @@ class Life:
             self._blame(line)
         elif self.dying_at is not None and _rank(mark) < len(CAUSES) and o.written - self.dying_at <= TRACEBACK_S:
             self._blame(line)
+        elif mark is Mark.TRACEBACK_END:
+            self._raised = (o.written, line)
+            if self.ended and self.deaths and self.deaths[-1].inv == self.inv:
+                self._blame_raised(self.deaths[-1])
+
+    def _blame_raised(self, death: Death) -> None:
+        """An exception that nobody catches ends the main process with status 1, and says no more than its traceback."""
+        if self._raised is not None and death.code == UNCAUGHT and abs(death.t - self._raised[0]) <= TRACEBACK_S:
+            death.blame(self._raised[1])
 
     def _blame(self, line: Line) -> None:
         """Keep the line that names the cause best; the first of its kind."""
@@ -270,6 +293,8 @@ class Life:
     def see_probe(self, o: Probe) -> None:
         """An answer of the API proves that this life is ready (it is 503 while it starts), and that it does not drain."""
         self._disprove_drain(o)
+        if o.inv == self.inv and o.outcome in ("ok", "status", "malformed"):
+            self.answered = True
         if o.inv != self.inv or self.ready_at is not None or not self.active or self.port_taken or self.dying_at is not None:
             return
         if o.outcome == "ok" and o.probe in ("health", "chat", "ready"):
@@ -305,6 +330,16 @@ class Life:
             self.stranger_since = o.t
         self.port = o
 
+    def doubt(self) -> None:
+        """Nobody listens on its port and no work of it was ever seen: that it was ready once was only assumed."""
+        if self.ready_how == ASSUMED and not self.answered:
+            self.ready_at, self.ready_how, self.doubted = None, "", True
+
+    def see_work(self, t: float) -> None:
+        """It works: wherever it listens, it is ready."""
+        if self.doubted and self.ready_at is None:
+            self.ready_at, self.ready_how = t, "its batches"
+
     def see_server(self, o: Server) -> None:
         """Take in what the engine says of itself."""
         if o.inv == self.inv or self.inv is None:
@@ -335,6 +370,7 @@ class Life:
                 inv=self.inv,
             )
         )
+        self._blame_raised(self.deaths[-1])
 
     # ---- what others ask
 
