@@ -224,6 +224,16 @@ def test_gpu_memory_that_grows_is_told_before_it_is_full() -> None:
     assert "GpuMemoryLeak" in d.reasons("plan_restart")
 
 
+def test_gpu_memory_that_another_program_takes_is_no_leak_of_ours() -> None:
+    d = Deployment().start()
+    for passed in d.hours(1.2):
+        theirs = round(max(0.0, passed - 600) / 3600 * 5 * GIB)
+        procs = [o.GpuProc(pid=7, mem=69 * GIB, in_unit=True), o.GpuProc(pid=9, mem=theirs, in_unit=False)]
+        gpu = o.GpuDevice(index=0, util=0.5, mem_used=70 * GIB + theirs, mem_total=80 * GIB, procs=procs)
+        d.feed(o.Gpu(t=d.t, ok=True, expected=1, gpus=[gpu]))
+    assert not d.reasons("plan_restart")
+
+
 def test_a_gone_life_leaves_nothing_behind() -> None:
     d = Deployment().start()
     d.feed(o.Unit(t=d.t, inv="b" * 32, active_state="activating", sub_state="start", since=d.t))

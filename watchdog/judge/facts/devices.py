@@ -5,12 +5,17 @@ from collections import deque
 from watchdog.judge import kernel_lines, throttling
 from watchdog.judge.facts.trend import Series
 from watchdog.judge.kernel_lines import KernelFact, Kind
-from watchdog.observation import Gpu, GpuDevice, Kernel
+from watchdog.observation import Gpu, GpuDevice, GpuProc, Kernel
 
 FRESH_S = 30.0
 POLLS = 2
 """A GPU must be gone in so many rounds: one round after a boot may miss it."""
 GIB = 1024**3
+
+
+def _foreign(g: GpuDevice) -> list[GpuProc]:
+    """Processes outside the unit that hold memory of this GPU."""
+    return [p for p in g.procs or [] if p.in_unit is False]
 
 
 class Devices:
@@ -40,6 +45,7 @@ class Devices:
         self.idle_w: float | None = None
         self.work_w: float | None = None
         self.memory: dict[int, Series] = {}
+        """GPU → the memory of it that no process outside the unit is known to hold."""
 
     def see(self, o: Gpu, *, working: bool, settled: bool) -> None:
         """Take in one NVML round, and whether the engine was stepping meanwhile."""
@@ -70,7 +76,7 @@ class Devices:
                     series = self.memory.get(g.index)
                     if series is None:
                         series = self.memory[g.index] = Series()
-                    series.add(o.t, g.mem_used)
+                    series.add(o.t, g.mem_used - sum(p.mem or 0 for p in _foreign(g)))
 
     def _violations(self, o: Gpu) -> None:
         """Samples miss bursts, counters do not (nvmlDeviceGetViolationStatus)."""
@@ -156,8 +162,5 @@ class Devices:
         if self.good is None:
             return []
         return [
-            (g, proc.pid, proc.mem)
-            for g in self.good.gpus
-            for proc in g.procs or []
-            if proc.in_unit is False and proc.mem is not None and proc.mem > 2 * GIB
+            (g, proc.pid, proc.mem) for g in self.good.gpus for proc in _foreign(g) if proc.mem is not None and proc.mem > 2 * GIB
         ]
