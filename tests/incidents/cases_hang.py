@@ -365,6 +365,23 @@ def hang_at_middling_power(s: Sim) -> None:
 assert NOT and MAY
 
 
+@case(
+    "vllm-kv-pinned-33min-livelock",
+    "sgl-running0-queue-high",
+    until=1800,
+    variants=("plain", "0.5.9", "one-gpu", "slow-probes", "quick-probes"),
+    restart=must(T + 60, T + 1100),
+)
+def nothing_runs_and_health_is_good(s: Sim) -> None:
+    """The scheduler's loop lives and answers /health (any message counts, also one to another poller), but takes nothing in."""
+
+    def act() -> None:
+        s.engine.admits = False
+        s.looks.health_as = lambda: {"outcome": "ok", "status": 200, "total_s": 1.002}
+
+    s.at(T, act)
+
+
 @case("sgl-hicache-prefetch-deadlock-util0", until=1200, variants=("two-nodes",), withhold=must(T + 20, T + 300, "members"))
 def hang_of_one_member_of_two(s: Sim) -> None:
     freeze(s)

@@ -147,7 +147,8 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
     enough = len(failures) >= 2 or (len(failures) == 1 and (heartbeat_old or frozen))
     if deep_ok:
         limit *= 1.5
-        enough = len(chats) >= 2 and (frozen or not work.counters_seen)
+        # Whoever answers /health also keeps the gauges of an engine at rest right: what they say is in hand is.
+        enough = len(chats) >= 2 and (frozen or work.in_hand(now) or not work.counters_seen)
     if f.senses.deaf(now) and not work.counters_seen:
         enough = enough and len(chats) >= 1 and len(failures) >= 3
     if work.stepped_at is None and not work.counters_seen:
@@ -226,6 +227,8 @@ def _hang_evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]
         scrape = f.work.scrape
         assert scrape is not None
         out.append(f"token counters frozen with {scrape.values.get('num_running_reqs', 0):.0f} running")
+    elif f.work.in_hand(now):
+        out.append(f"in hand: {f.load()}")
     out += p.said(failures)
     if f.work.heartbeat_at is not None and f.work.heartbeat_at <= moved + 1:
         out.append(f"last heartbeat {ago(now - f.work.heartbeat_at)}")
