@@ -101,8 +101,7 @@ CAUSES = (
 ASSUMED = "it had been up for long when first seen"
 DRAIN_TOLD_S = 12.0
 """A server that drains says so every 5 s, and answers no /health with 200 (http_server.py, tokenizer_manager.py)."""
-UNCAUGHT = "exited with status 1"
-"""How Python ends after an exception that nobody caught."""
+UNCAUGHT = "exited with status 1"  # how Python ends after an exception that nobody caught
 TRACEBACK_S = 5.0
 """The last line of a traceback that comes so soon after a fatal line names its cause."""
 
@@ -148,7 +147,7 @@ class Life:
         self.proven = False
         """True once the API of this very life has answered, or its ready line was read."""
         self.answered = False
-        """Whether anything ever answered our requests in this life, whatever it said."""
+        """Whether anything ever answered us in this life, whatever it said."""
         self.doubted = False
         """Whether readiness was assumed of it, and then doubted."""
         self.sigterm_at: float | None = None
@@ -185,9 +184,9 @@ class Life:
         first = before is None and o.active_state == "active" and not self.ready_at
         if first and o.since is not None and (self._mid_life or o.t - o.since > MID_LIFE_S):
             self.ready_at, self.ready_how = o.since, ASSUMED
-        if before is None and self.down:
-            self.ended = True  # before we looked: how, and who wanted it, is not known
-        if _over(o) and self.inv is not None and not self.ended and before is not None:
+        if before is None:
+            self.ended = self.down  # before we looked: how, and who wanted it, is not known
+        elif _over(o) and self.inv is not None and not self.ended:
             self._end(o.t, o)
             if self.job is not None and self._job_of != self.inv:
                 self.job = self.job_since = None  # the life that it has brought is over: its end was missed
@@ -270,12 +269,12 @@ class Life:
             self._blame(line)
         elif mark is Mark.TRACEBACK_END:
             self._raised = (o.written, line)
-            if self.ended and self.deaths and self.deaths[-1].inv == self.inv:
-                self._blame_raised(self.deaths[-1])
+            self._blame_raised()
 
-    def _blame_raised(self, death: Death) -> None:
+    def _blame_raised(self) -> None:
         """An exception that nobody catches ends the main process with status 1, and says no more than its traceback."""
-        if self._raised is not None and death.code == UNCAUGHT and abs(death.t - self._raised[0]) <= TRACEBACK_S:
+        death = self.deaths[-1] if self.ended and self.deaths else None
+        if death and self._raised and death.code == UNCAUGHT and abs(death.t - self._raised[0]) <= TRACEBACK_S:
             death.blame(self._raised[1])
 
     def _blame(self, line: Line) -> None:
@@ -370,7 +369,7 @@ class Life:
                 inv=self.inv,
             )
         )
-        self._blame_raised(self.deaths[-1])
+        self._blame_raised()
 
     # ---- what others ask
 
