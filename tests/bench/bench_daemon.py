@@ -1,4 +1,4 @@
-"""What the daemon costs, and how fast it is, under a private systemd: `python -m tests.bench.bench_daemon` (root, four minutes).
+"""What the daemon costs, and how fast it is, under a private systemd: `python -m tests.bench.bench_daemon` (root, 11 minutes).
 
 Figures are printed with their goals, not asserted: the machine may be busy with other things.
 """
@@ -13,7 +13,9 @@ from pathlib import Path
 from tests.box.box import Box, wait_for
 from tests.box.daemons import COMMAND, Server, Watchdog
 
-QUIET_S = 60.0
+QUIET_S = 120.0
+SETTLED_S = 330.0
+"""A life is watched more closely for its first five minutes."""
 FLOOD_S = 30.0
 SAMPLES = 40
 FATAL = "[2026-01-01 00:00:00] Scheduler hit an exception: Traceback (most recent call last):"
@@ -100,11 +102,10 @@ def costs(box: Box) -> None:
     time.sleep(10)
     process = Process(box, dog.unit)
     told("resident memory beside a quiet server", f"{process.memory('VmRSS'):.1f} MiB", "<= 56 MiB")
-    told(
-        f"CPU beside a quiet server, {QUIET_S:.0f} s, minutes after its start",
-        f"{share(process, QUIET_S):.2f} % of a core",
-        "<= 0.3 %",
-    )
+    early = share(process, QUIET_S)
+    told(f"CPU beside a quiet server, {QUIET_S:.0f} s just after its start", f"{early:.2f} % of a core", "-")
+    time.sleep(SETTLED_S - QUIET_S)
+    told(f"CPU beside a quiet server, {QUIET_S:.0f} s from then on", f"{share(process, QUIET_S):.2f} % of a core", "<= 0.3 %")
     server.fault(box, "log-flood", "lines=500")
     time.sleep(5)
     told(f"CPU at 500 log lines a second, {FLOOD_S:.0f} s", f"{share(process, FLOOD_S):.2f} % of a core", "<= 3 %")
