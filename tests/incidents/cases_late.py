@@ -29,6 +29,17 @@ def stop_that_nobody_tells_of(s: Sim) -> None:
     s.at(T, lambda: s.stop("stop", drain_s=40, told=False))
 
 
+@case("stopped before we looked", until=900, variants=("plain", "0.5.9", "no-metrics"), alert=NOT)
+def draining_by_a_signal_when_first_seen(s: Sim) -> None:
+    """Somebody sent SIGTERM past systemd, and only the later lines of the drain are seen."""
+    s.out.clear()
+    s.tell_unit()
+    s.draining = True
+    for k in range(1, 20):
+        s.at(5.0 * k, lambda: s.log("Gracefully exiting... Remaining number of requests 2."))
+    s.at(97.0, lambda: s.exit(code="exited", status=0))
+
+
 def seen_late(s: Sim, *, stuck: str | None = None) -> None:
     """The unit was up for more than an hour when we began, and was never ready."""
     s.boot(job=None, stuck=stuck)

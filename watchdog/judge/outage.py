@@ -1,7 +1,8 @@
 """Is the unit up, and if not, who wanted that? An exit that nobody asked for is a crash, whatever its status."""
 
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.life import LAST_LINES_S, Death, Phase
+from watchdog.judge.facts.deaths import Death
+from watchdog.judge.facts.life import LAST_LINES_S, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, quoted, span
 

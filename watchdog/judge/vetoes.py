@@ -7,8 +7,9 @@ from msgspec import structs
 from watchdog.config import Restarting
 from watchdog.judge import group
 from watchdog.judge.facts import Facts
+from watchdog.judge.facts.deaths import Death
 from watchdog.judge.facts.kills import BY_KERNEL
-from watchdog.judge.facts.life import LAST_LINES_S, Death, Phase
+from watchdog.judge.facts.life import LAST_LINES_S, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.loglines import Mark
 from watchdog.units import format_gib as gib

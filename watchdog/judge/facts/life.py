@@ -3,7 +3,7 @@
 from collections import deque
 from enum import StrEnum
 
-from watchdog.judge.facts.kills import BY_KERNEL
+from watchdog.judge.facts.deaths import CAUSES, Death, order
 from watchdog.observation import Job, Log, Port, Probe, Server, Unit
 from watchdog.sglang.loglines import Line, Mark
 
@@ -22,58 +22,6 @@ class Phase(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Death:
-    """How one life ended.
-
-    Attributes:
-        t: when.
-        lived_s: from InactiveExitTimestamp to the end; None if unknown.
-        ready: whether it had been ready.
-        asked: whether a person, systemd or we had asked for it.
-        signalled: whether all that asked for it was a SIGTERM, of which systemd knows nothing.
-        code: "exited", "killed" or "dumped" with its status, for people.
-        mark: the fatal line that came last, and its text; None where there was none.
-        inv: which life it was.
-    """
-
-    def __init__(
-        self,
-        *,
-        t: float,
-        lived_s: float | None,
-        ready: bool,
-        asked: bool,
-        signalled: bool = False,
-        code: str,
-        mark: Mark | None,
-        text: str,
-        inv: str | None = None,
-    ) -> None:
-        self.t = t
-        self.lived_s = lived_s
-        self.ready = ready
-        self.asked = asked
-        self.signalled = signalled
-        self.code = code
-        self.mark = mark
-        self.text = text
-        self.inv = inv
-        self.killed: str | None = BY_KERNEL if code == "oom-kill" else None
-        """How the kernel's OOM killer had to do with it, as a phrase; None where nothing says so."""
-
-    def blame(self, line: Line) -> None:
-        """A line that came late may name the cause better."""
-        if self.mark is None or _rank(line.mark) < _rank(self.mark):
-            self.mark, self.text = line.mark, line.message
-
-    @property
-    def signature(self) -> str:
-        """Equal for two deaths of the same cause."""
-        if self.code in ("oom-kill", "start timeout"):
-            return self.code
-        return str(self.mark) if self.mark else self.code
-
-
 ANNOUNCED = (Mark.SIGQUIT, Mark.CHILD_DEAD, Mark.WATCHDOG_FIRED, Mark.EXCEPTION, Mark.DYING, Mark.WARMUP_FAILED)
 DEATHS_OF_CHILDREN = (Mark.CHILD_DEAD, Mark.SIGQUIT)
 ENDS_S = 100.0
@@ -81,23 +29,9 @@ ENDS_S = 100.0
 later, measured)."""
 JOBS_THAT_STOP = ("stop", "restart", "try-restart")
 
-# The order says which of several fatal lines names the cause best.
-CAUSES = (
-    Mark.BAD_ARGUMENTS,
-    Mark.PORT_IN_USE,
-    Mark.HOST_MEMORY_SHORT,
-    Mark.WARMUP_FAILED,
-    Mark.OUT_OF_MEMORY,
-    Mark.CUDA_ERROR,
-    Mark.LEAK_CHECK,
-    Mark.WATCHDOG_FIRED,
-    Mark.MEMORY_UNBALANCED,
-    Mark.HICACHE_TROUBLE,
-    Mark.FATAL,
-    Mark.TRACEBACK_END,
-    Mark.CHILD_DEAD,
-    Mark.EXCEPTION,
-)
+ASKED_S = 3.0
+"""/health is 503 at once while the server starts or drains; so late a 503, without a word, has waited for the engine (0.4.10 and
+later)."""
 ASSUMED = "it had been up for long when first seen"
 DRAIN_TOLD_S = 12.0
 """A server that drains says so every 5 s, and answers no /health with 200 (http_server.py, tokenizer_manager.py)."""
@@ -258,6 +192,7 @@ class Life:
             self.sigterm_at = self._drain_told_at = o.written
         elif mark in (Mark.DRAINING, Mark.HEALTH_DRAINING):
             self._drain_told_at = o.written
+            self.sigterm_at = self.sigterm_at or o.written  # what tells of the signal itself may have been missed
         elif line.fatal or mark in (Mark.SIGQUIT, Mark.DYING):
             if self.ready_at is not None and self.before_us(o.written + ENDS_S):
                 return  # it was to end long before we looked, and is up: whether it serves is for the present to show
@@ -265,7 +200,7 @@ class Life:
                 self.dying_at, self.dying_line = o.written, line
             self.end_announced = self.end_announced or mark in ANNOUNCED
             self._blame(line)
-        elif self.dying_at is not None and _rank(mark) < len(CAUSES) and o.written - self.dying_at <= TRACEBACK_S:
+        elif self.dying_at is not None and mark in CAUSES and o.written - self.dying_at <= TRACEBACK_S:
             self._blame(line)
         elif mark is Mark.TRACEBACK_END:
             self._raised = (o.written, line)
@@ -279,7 +214,7 @@ class Life:
 
     def _blame(self, line: Line) -> None:
         """Keep the line that names the cause best; the first of its kind."""
-        if self.cause is None or _rank(line.mark) < _rank(self.cause.mark):
+        if self.cause is None or order(line.mark) < order(self.cause.mark):
             self.cause = line
         if self.ended and self.deaths:
             self.deaths[-1].blame(line)
@@ -298,6 +233,8 @@ class Life:
             return
         if o.outcome == "ok" and o.probe in ("health", "chat", "ready"):
             self.ready_at, self.ready_how, self.proven = o.t, f"its answer to {o.probe}", True
+        elif o.probe == "health" and o.status == 503 and not o.body and (o.total_s or 0.0) >= ASKED_S:
+            self.ready_at, self.ready_how = o.t, "a /health that asked its engine in vain"
 
     def _disprove_drain(self, o: Probe) -> None:
         """A line about a SIGTERM may be no more than a user's text in the log."""
@@ -444,7 +381,3 @@ def _over(unit: Unit) -> bool:
         or unit.sub_state == "auto-restart"
         or (unit.active_state == "deactivating" and unit.main_pid is None)
     )
-
-
-def _rank(mark: Mark) -> int:
-    return CAUSES.index(mark) if mark in CAUSES else len(CAUSES)
