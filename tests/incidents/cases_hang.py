@@ -446,3 +446,18 @@ def hang_told_by_health_checks_of_others(s: Sim) -> None:
 def rest_behind_a_gateway(s: Sim) -> None:
     """The last batch line before a rest tells of a request that ended a moment later; nothing is hung."""
     refused(s)
+
+
+@case(
+    "vllm-12-days-zero-completions",
+    until=2000,
+    variants=("one-gpu-no-metrics", "no-metrics", "bare"),
+    shallow_health=True,
+    watchdog_s=20000.0,
+    rate=0.0,
+    restart=MAY,
+    alert=must(500, 1700, "no answer"),
+)
+def hung_since_before_we_looked(s: Sim) -> None:
+    """No batch was ever seen, and /health asks nobody: only canaries tell. With GPUs in sight, it is restarted; else told."""
+    freeze(s, 0.5, power=(1.0, 115.0))

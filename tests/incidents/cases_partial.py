@@ -41,6 +41,14 @@ def a_gateway_answers_for_it(s: Sim) -> None:
     in_between(s, {"outcome": "status", "status": 502, "total_s": 0.003, "ttft_s": 0.003, "body": GATEWAY}, "status 502")
 
 
+@case("slime-403-300-retries", until=2400, variants=("plain", "no-metrics"), mid_life=False, logs=False, rate=0.8)
+def its_readiness_is_not_heard_of(s: Sim) -> None:
+    """No line is read and no request of ours gets through, since the start: what works all the same is not stuck in it."""
+    no = {"outcome": "status", "status": 403, "total_s": 0.002, "body": "Forbidden"}
+    s.looks.health_as = s.looks.chat_as = s.looks.models_as = s.looks.ready_as = lambda: dict(no)
+    s.at(20, s.boot)
+
+
 @case("pause", until=1500, variants=("plain", "no-metrics", "0.5.9"), alert=NOT)
 def weights_are_replaced(s: Sim) -> None:
     def begin() -> None:

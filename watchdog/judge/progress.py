@@ -26,6 +26,10 @@ WAITED_S = 15.0
 """A probe that failed sooner was not kept waiting."""
 SILENT_S = 30.0
 """An engine that last moved so long ago, with failed probes, is told as silent; before that, only the probes are told."""
+HEARD_S = 60.0
+"""A log whose last line is so much older than its longest pause is not read any more, or has nothing to tell."""
+ALONE = 8
+"""So many canaries in a row that had no answer are told, or count by themselves, where nothing else is seen of the engine."""
 PART_WINDOW_S = 1800.0
 PART_TURNS = 3
 PART_SHARE = 0.2
@@ -96,6 +100,9 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
         limit, why = 240.0, "log lines were lost and there are no metrics"
     if f.ranks.compiling(now) and limit < policy.start_silence_s:
         limit, why = policy.start_silence_s, "a compiler is at work in the unit"
+    told = f.ranks.compile_told_at
+    if told is not None and told >= max(work.stepped_at or 0.0, f.life.ready_at or 0.0) - 1.0:
+        limit, why = LONGEST_PATIENCE_S, "its log says that kernels are being compiled"
     if f.devices.at_work(now):
         limit, why = limit * 3, f"{why}, threefold while the GPUs draw the power of real work"
     return min(limit, LONGEST_PATIENCE_S), why
@@ -153,7 +160,8 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
         enough = enough and len(chats) >= 1 and len(failures) >= 3
     if work.stepped_at is None and not work.counters_seen:
         # Batches that were never seen cannot be missed: then two kinds of probe must fail, each a path of its own.
-        enough = enough and len({a.probe.probe for a in failures}) >= 2 and len(failures) >= 3
+        two = len({a.probe.probe for a in failures}) >= 2 and len(failures) >= 3
+        enough = enough and (two or (len(chats) >= ALONE and _only_canaries_tell(f, now, chats)))
     if silence >= limit and enough:
         due = _engine_watchdog_due(f, silence, now)
         message = f"Hung for {span(silence)}: {'; '.join(evidence)}."
@@ -219,6 +227,17 @@ def deep_health_since(f: Facts, t: float) -> bool:
     """Whether a /health that really asks the engine was answered after `t`. It can be fooled, so it only slows us down."""
     good = f.probes.last_ok.get("health")
     return good is not None and good.ended > t + 20.0 and (good.probe.total_s or 0.0) >= SHALLOW_S
+
+
+def _only_canaries_tell(f: Facts, now: float, chats: list[p.Attempt]) -> bool:
+    """Whether canaries alone prove it, as /health asks nobody and cannot fail.
+
+    The GPUs do no work for those that wait, and the access log, which is read, tells of nobody who was answered.
+    """
+    good, heard, answered = f.probes.last_ok.get("health"), f.senses.heard_at, f.refusals.answered_at
+    shallow = good is not None and (good.probe.total_s or 0.0) < SHALLOW_S
+    read = heard is not None and now - heard < f.senses.heard_gap + HEARD_S and (answered is None or answered < chats[0].began)
+    return shallow and read and f.devices.at_rest(now)
 
 
 def _hang_evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]) -> list[str]:
@@ -356,7 +375,11 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
         return Verdict(type=kind, status=Status.FALSE, reason="Stalled", message=message, calls=(call,))
     failed = f"have failed for {span(lasting)}" if lasting >= 1 else "fail"
     message = f"Canaries {failed}: {'; '.join(evidence)}."
-    return Verdict(type=kind, status=Status.UNKNOWN, reason="CanariesFail", message=message)
+    calls: tuple[Call, ...] = ()
+    if waited >= ALONE and work.stepped_at is None and not work.counters_seen:
+        advice = "Ask it by hand; --enable-metrics or its batch lines (--log-level info) would tell a hang from a long queue."
+        calls = (Call(want=Want.ALERT, reason="CanariesUnanswered", message=message, advice=advice, evidence=tuple(evidence)),)
+    return Verdict(type=kind, status=Status.UNKNOWN, reason="CanariesFail", message=message, calls=calls)
 
 
 def has_room(f: Facts, running: float) -> bool:

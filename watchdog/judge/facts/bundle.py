@@ -95,7 +95,7 @@ class Facts:
             case o.Gpu():
                 stepping = self.work.stepped_at is not None and x.t - self.work.stepped_at < 15.0
                 self.devices.see(x, working=stepping and self.work.in_hand(x.t), settled=self._settled(x.t))
-                self.start.see_gpu(x)
+                self.start.see_gpu(x, working=self.devices.at_work(x.t))
             case o.Procs():
                 return self._procs(x)
             case o.Cgroup():
@@ -211,6 +211,8 @@ class Facts:
         if line is None:
             if "pdate" in x.message:
                 self.pause.see_text(x.written, x.message)
+            elif "JIT" in x.message:
+                self.ranks.see_text(x.written, x.message)
             return False
         if line.mark in WORK:
             self._working(x.written, line)
@@ -303,6 +305,7 @@ class Facts:
         self.work.see_metrics(x)
         if self.work.scrape_moved_at == x.t:
             self.senses.counted_at = x.t
+            self.start.see_work(x.t, "its counters move")
             if self.work.surely_stepped_at is not None:
                 self._still_serves(self.work.surely_stepped_at)
         if x.by_rank:

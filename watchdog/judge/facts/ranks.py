@@ -1,11 +1,15 @@
 """The processes of the server: is every rank still there, does one die and not end, is a compiler at work?"""
 
+import re
+
 from watchdog.observation import Proc, Procs
 from watchdog.sglang import processes
 
 FRESH_S = 35.0
 GONE_S = 15.0
 """A process that vanished is believed to be gone after so long, or when a second look misses it too."""
+COMPILES = re.compile(r"(?:\[[^\]\n]{19,60}\] )?(?:Entering|Try) DeepGEMM JIT ")
+"""Kernels are compiled within the rank, without a compiler of its own to be seen (SGLang issues 4773, 29170)."""
 ESSENTIAL = ("scheduler", "detokenizer", "dp_controller")
 
 
@@ -27,6 +31,8 @@ class Ranks:
         """Those of them that are gone: pid → (since when, in how many looks)."""
         self.compiler_at: float | None = None
         self.compiler = ""
+        self.compile_told_at: float | None = None
+        """When a line last said that kernels are being compiled."""
         self.cpu_rate: float | None = None
         """Cores in use by the whole unit between the last two looks."""
 
@@ -51,6 +57,11 @@ class Ranks:
             else:
                 since, looks = self.missing.get(pid, (o.t, 0))
                 self.missing[pid] = (since, looks + 1)
+
+    def see_text(self, t: float, message: str) -> None:
+        """Take in a line that has no mark, written at `t`."""
+        if COMPILES.match(message):
+            self.compile_told_at = t
 
     def see_left(self, o: Procs) -> None:
         """Take in a look at the processes of a unit that is down."""

@@ -85,14 +85,20 @@ class Start:
         self._grow(o.t, "the unit's memory grows", "memory", _sum(o.anon, o.shmem, o.file) or o.memory_current)
         self._grow(o.t, "it reads from storage", "io", o.io_read)
 
-    def see_gpu(self, o: Gpu) -> None:
-        """Growing device memory is progress."""
+    def see_gpu(self, o: Gpu, *, working: bool) -> None:
+        """Growing device memory is progress, and so is the power of real work."""
+        if working:
+            self.see_work(o.t, "the GPUs work")
         if o.ok:
             self._grow(o.t, "GPU memory grows", "gpu", sum(g.mem_used or 0 for g in o.gpus))
 
     def see_compiler(self, t: float, name: str) -> None:
         """A compiler in the unit is progress."""
         self._progress(t, f"{name} compiles")
+
+    def see_work(self, t: float, by: str) -> None:
+        """Work is progress, also where nothing has told yet that the server is ready."""
+        self._progress(t, by)
 
     def _grow(self, t: float, by: str, key: str, value: int | None) -> None:
         if value is None:
