@@ -4,6 +4,7 @@ from msgspec import structs
 
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
+from watchdog.judge.facts.answers import InARow
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.text import Quality
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
@@ -27,7 +28,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     a = f.answers
     if f.life.phase() is not Phase.SERVING or f.pause.holds(now):
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
-    bad = _bad(f, policy, now) if a.bad else None
+    bad = None if a.bad is None else _bad(f, a.bad, policy, now)
     if bad is not None and bad.status is Status.FALSE:
         return bad
     mixed = _mixed(f, policy, now)
@@ -55,18 +56,16 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     )
 
 
-def _bad(f: Facts, policy: Judging, now: float) -> Verdict:
+def _bad(f: Facts, bad: InARow, policy: Judging, now: float) -> Verdict:
     kind = "AnswersSane"
-    a = f.answers
-    since, grade, _ = a.bad[0]
-    count = len(a.bad)
+    a, since, count = f.answers, bad.since, bad.count
     run = f"{count} canaries in a row were" if count > 1 else "1 canary was"
-    message = f"{run} answered with {grade} text {_when(since, a.bad[-1][0], now)}: {a.bad[-1][2]}"
+    message = f"{run} answered with {a.bad_grade} text {_when(since, bad.last, now)}: {bad.reason}"
     latest, usual = f.accepted.latest(now), f.accepted.baseline()
     rejected = latest is not None and usual is not None and latest <= 1.01 and usual > 1.2
     if count < policy.garbage_count and not rejected:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="OddAnswer", message=f"{message}.", calls=())
-    evidence = [counted(count, "bad answer", "bad answers in a row"), a.bad[-1][2]]
+    evidence = [counted(count, "bad answer", "bad answers in a row"), bad.reason]
     if a.good_ever:
         evidence.append(f"{counted(a.good_ever, 'good answer')} before")
     if rejected:
@@ -151,13 +150,12 @@ def _wrong(f: Facts, policy: Judging, now: float) -> Verdict | None:
     """A canary that answered well and then is answered oddly each time: words may be wrong without being degenerate."""
     kind = "AnswersSane"
     for canary, run in f.answers.wrong.items():
-        since, (last, reason) = run[0][0], run[-1]
         before = f.answers.good_of[canary]
-        if before < policy.garbage_count or len(run) < 2 * policy.garbage_count or now - since < LASTING_S:
+        if before < policy.garbage_count or run.count < 2 * policy.garbage_count or now - run.since < LASTING_S:
             continue
         message = (
-            f"The {canary} canary was answered well {before} times, and then oddly {len(run)} times in a row "
-            f"{_when(since, last, now)}: {reason}."
+            f"The {canary} canary was answered well {before} times, and then oddly {run.count} times in a row "
+            f"{_when(run.since, run.last, now)}: {run.reason}."
         )
         call = Call(
             want=Want.ALERT,
@@ -168,7 +166,7 @@ def _wrong(f: Facts, policy: Judging, now: float) -> Verdict | None:
                 "Read its transcripts and ask by hand: if users get the same, restart it, and clear a storage tier that it "
                 "reads from (--hicache-storage-backend), which outlives the restart."
             ),
-            evidence=(f"{len(run)} odd answers in a row", reason),
+            evidence=(f"{run.count} odd answers in a row", run.reason),
         )
         return Verdict(type=kind, status=Status.FALSE, reason="WrongAnswers", message=message, calls=(call,))
     return None

@@ -4,10 +4,26 @@ from collections import Counter, deque
 from itertools import pairwise
 from statistics import median
 
+import msgspec
+
 from watchdog.judge import text
 from watchdog.judge.facts.probes import queue_full, refused_us
 from watchdog.judge.text import Quality
 from watchdog.observation import Probe
+
+
+class InARow(msgspec.Struct):
+    """Answers of one kind in a row: the moments of the first and the last, how many, and what is odd about the last."""
+
+    since: float
+    last: float = 0.0
+    count: int = 0
+    reason: str = ""
+
+    def add(self, t: float, reason: str) -> None:
+        """Take in one more."""
+        self.last, self.reason = t, reason
+        self.count += 1
 
 
 class Answers:
@@ -19,13 +35,14 @@ class Answers:
 
     def begin(self) -> None:
         """A new life has given no answer yet."""
-        self.bad: list[tuple[float, str, str]] = []
-        """The present run of bad answers: (t, grade, reason)."""
+        self.bad: InARow | None = None
+        """The present run of bad answers; `bad_grade` is the grade of its first."""
+        self.bad_grade = ""
         self.good = 0
         self.good_of: Counter[str] = Counter()
         """Good answers of this life, by canary."""
-        self.wrong: dict[str, list[tuple[float, str]]] = {}
-        """The present run of suspicious answers of each canary: (t, reason)."""
+        self.wrong: dict[str, InARow] = {}
+        """The present run of suspicious answers of each canary."""
         self.last_good_at: float | None = None
         self.graded: deque[tuple[float, Quality, str]] = deque(maxlen=20)
         """(t, quality, reason) of the last answers that were plainly good or plainly bad."""
@@ -47,15 +64,17 @@ class Answers:
                 self.graded.append((o.t, graded.quality, graded.reason))
                 self.wrong.pop(o.probe, None)
             else:
-                self.wrong.setdefault(o.probe, []).append((o.t, graded.reason))
+                self.wrong.setdefault(o.probe, InARow(o.t)).add(o.t, graded.reason)
             if graded.quality is Quality.GOOD:
-                self.bad.clear()
+                self.bad = None
                 self.good += 1
                 self.good_of[o.probe] += 1
                 self.good_ever += 1
                 self.last_good_at = o.t
             elif graded.quality in (Quality.DEGENERATE, Quality.EMPTY):
-                self.bad.append((o.t, str(graded.quality), graded.reason))
+                if self.bad is None:
+                    self.bad, self.bad_grade = InARow(o.t), str(graded.quality)
+                self.bad.add(o.t, graded.reason)
         elif o.outcome in ("malformed", "reset") or (o.outcome == "status" and not refused_us(o) and not queue_full(o)):
             self.errors.append(o)
         elif o.outcome == "ok":
