@@ -1,9 +1,10 @@
-"""A server of which neither the start nor the readiness was seen: its /health tells in which of the two it is."""
+"""What can be known of a server that was there before we looked."""
 
 import pytest
 
+from watchdog.judge.facts.devices import Devices
 from watchdog.judge.facts.life import Life, Phase
-from watchdog.observation import Probe, Unit
+from watchdog.observation import Gpu, GpuDevice, Probe, Unit
 
 LIFE = "a" * 32
 
@@ -26,3 +27,12 @@ def test_a_503_after_a_wait_comes_from_a_server_that_was_ready(waited_s: float, 
         Probe(t=30.0, inv=LIFE, probe="health", outcome="status", status=503, total_s=waited_s, limit_s=25.0, body=body)
     )
     assert life.phase() is phase
+
+
+@pytest.mark.parametrize(("watts", "works"), [(490.0, True), (150.0, False)])
+def test_power_near_the_limit_is_work_also_of_gpus_that_were_never_seen_at_rest(watts: float, works: bool) -> None:
+    devices = Devices()
+    for t in (0.0, 5.0, 10.0):
+        gpu = GpuDevice(index=0, util=1.0, power_w=watts, power_limit_w=600.0)
+        devices.see(Gpu(t=t, ok=True, expected=1, gpus=[gpu]), working=False, settled=False)
+    assert devices.at_work(11.0) is works

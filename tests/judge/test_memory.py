@@ -187,6 +187,14 @@ def test_too_little_for_the_rest_while_it_is_pinned() -> None:
     assert d.verdict("MemoryHolds").reason == "HostMemoryTooSmall"
 
 
+def test_what_is_still_to_be_pinned_is_unknown_where_the_announcement_may_have_been_missed() -> None:
+    d = Deployment(host=500 * GB)
+    d.t = 230.0
+    d.held = [held + d.per_rank / 2 for held in d.held]
+    d.begin()
+    assert d.verdict("MemoryHolds").status is Status.TRUE
+
+
 def test_enough_is_enough() -> None:
     d = Deployment(host=440 * GB).start()
     assert d.verdict("MemoryHolds").status is Status.TRUE and not d.reasons()

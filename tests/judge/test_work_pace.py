@@ -62,3 +62,14 @@ def test_a_stale_gauge_does_not_make_an_idle_server_frozen() -> None:
             gauges(work, t, 2, 100)
 
     assert not idle.counters_frozen(26.0) and busy.counters_frozen(26.0)
+
+
+def test_a_prefill_is_in_hand_also_when_a_scrape_shows_its_step() -> None:
+    """A scrape comes a few seconds after the line of the same step."""
+    work = Work()
+    gauges(work, 0.0, 0, 100)
+    see(work, 5.0, PREFILL.replace("40", "40000").format(running=0))
+    gauges(work, 10.0, 0, 40100)
+    assert work.batch_in_hand_s() == 40.0
+    see(work, 12.0, DECODE.format(speed=40.0))
+    assert work.batch_in_hand_s() == 0.0

@@ -20,6 +20,8 @@ CROWDED_S = 1800.0
 """Others' memory is none of ours to forecast for hours: they may stop as they began."""
 STILL_LEAST = 64 * MIB
 """Less than this still to be pinned is not worth an alarm."""
+ANNOUNCED_S = 30.0
+"""No start comes to its host pool so soon: imports alone take as long."""
 PRESSED = 20.0
 """Percent of time in which all tasks stalled for memory (PSI full) that mean: it hurts."""
 
@@ -107,7 +109,7 @@ def _short(f: Facts, a: Account) -> Verdict | None:
     if f.life.phase() is Phase.STARTING and a.wanted and room_for is not None:
         # Where huge pages do not suffice, small ones are taken.
         kinds = (*a.kinds, "unit", "ranks") if a.kinds == ("hugetlb",) else a.kinds
-        done = m.grown(kinds) if a.announced is not None else 0.0
+        done = m.grown(kinds) if a.announced is not None else None if _came_late(f) else 0.0
         still = a.wanted - done if done is not None else 0.0
         if still > max(STILL_LEAST, 0.02 * a.wanted) and room_for < still:
             message = (
@@ -127,6 +129,12 @@ def _short(f: Facts, a: Account) -> Verdict | None:
         if room < 0.01 * c.memory_max:
             return _bad("UnitMemoryPressure", message, "Raise MemoryMax= of the unit, or lower --hicache-ratio.")
     return None
+
+
+def _came_late(f: Facts) -> bool:
+    """Whether the pool may have been announced before we looked."""
+    since, seen = f.life.since, f.life.first_seen
+    return since is not None and seen is not None and seen - since > ANNOUNCED_S
 
 
 def _pressed(psi_full: float | None) -> bool:

@@ -125,8 +125,10 @@ class Devices:
         if o is None or power is None or self.idle_w is None:
             return False
         limits = [g.power_limit_w for g in o.gpus if g.power_limit_w]
-        limit = sum(limits) / len(limits) if limits else None
-        high = self.work_w if self.work_w is not None and self.work_w > self.idle_w * 1.5 else (limit * 0.6 if limit else None)
+        much = 0.6 * sum(limits) / len(limits) if limits else None
+        if much is not None and power > much:
+            return True  # also where it was never seen at rest
+        high = self.work_w if self.work_w is not None and self.work_w > self.idle_w * 1.5 else much
         return high is not None and power > self.idle_w + 0.45 * (high - self.idle_w) and power > self.idle_w * 1.3
 
     def at_rest(self, now: float) -> bool:

@@ -295,7 +295,9 @@ class Work:
     def batch_in_hand_s(self) -> float:
         """How long the prefill that was begun last should take at the pace seen so far, in seconds; 0 if none is in hand."""
         p = self.prefill
-        tokens = p.fields.get("new_token", 0.0) if p is not None and p.t == self.stepped_at else 0.0
+        if p is None or self.stepped_at is None or p.t < self._last_line_at() or self.stepped_at - p.t > SAME_S:
+            return 0.0
+        tokens = p.fields.get("new_token", 0.0)
         return self.prefill_s(tokens) if tokens >= 1024 else 0.0
 
     def prefill_s(self, tokens: float) -> float:
