@@ -265,6 +265,12 @@ def test_a_server_that_starts_is_not_called_ill() -> None:
     assert all(i.cure == "wait for the start: `sglang-watchdog wait`" for i in told.items if "(yet)" in i.seen)
 
 
+def test_a_young_life_that_has_not_said_a_word_yet_starts() -> None:
+    told = report(begun(life=life(said=[]), age_s=9.0))
+    assert (told.verdict, told.starting, told.count(Verdict.BAD)) == (Verdict.UNKNOWN, True, 0)
+    assert {i.cure for i in told.items if i.item in ("port", "readiness")} == {"wait for the start: `sglang-watchdog wait`"}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -280,7 +286,7 @@ def test_a_server_that_starts_is_not_called_ill() -> None:
         {"life": life(said=[*STARTING, "[2026-02-25 03:20:10] Decode batch, #running-req: 2, #token: 900, token usage: 0.01"])},
         {"unit": UnitState(load_state="loaded", active_state="failed", sub_state="failed", result="exit-code")},
         {"unit": UnitState(load_state="loaded", active_state="activating", sub_state="auto-restart")},
-        {"life": life(said=[])},
+        {"life": life(said=[]), "age_s": 600.0},
     ],
     ids=["fatal", "ready", "works", "failed", "restart", "silent"],
 )

@@ -39,6 +39,12 @@ PROMPT_SHARE = 0.25
 WATCHDOG_DEFAULT_S = 300.0
 """SGLang's --watchdog-timeout (server_args.py)."""
 
+UPSTREAM_ADVICE = (
+    "If it comes again, report it upstream with the incident's bundle (`sglang-watchdog setup --stacks` puts the ranks' stacks "
+    "into it)."
+)
+HELD_ADVICE = "Find out who holds the process (a debugger, `kill -STOP`): that is no fault of the server, and may come again."
+
 
 def judge(f: Facts, policy: Judging, now: float) -> list[Verdict]:
     """The conditions SchedulerProgressing and RequestsCompleting."""
@@ -177,8 +183,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
             reason="SchedulerHung",
             message=message,
             severity=Severity.CRITICAL,
-            advice="If it comes again, report it upstream with the incident's bundle (`sglang-watchdog setup --stacks` puts the "
-            "ranks' stacks into it).",
+            advice=HELD_ADVICE if f.ranks.halted(now) else UPSTREAM_ADVICE,
             evidence=tuple(evidence),
         )
         return Verdict(type="SchedulerProgressing", status=Status.FALSE, reason="Hung", message=message, calls=(call,))

@@ -137,6 +137,8 @@ class Gatherer:
         seen.unit = state
         seen.settings = settings(raw, interval, burst)
         self._aim(target, state)
+        if target.since is not None:
+            seen.age_s = self._clock.now() - target.since
 
     def _aim(self, target: Target, state: UnitState) -> None:
         target.inv, target.main_pid, target.active = state.invocation, state.main_pid, state.up

@@ -6,7 +6,8 @@ from watchdog.verify import api, gpus, host, log, memory, unit
 from watchdog.verify.findings import Item, Report, Verdict, unknown
 from watchdog.verify.seen import Seen
 
-AWAITED = {"API", "memory", ("unit", "state"), ("unit", "processes"), ("unit", "port"), ("journal", "readiness")}
+READINESS = ("journal", "readiness")
+AWAITED = {"API", "memory", ("unit", "state"), ("unit", "processes"), ("unit", "port"), READINESS}
 """Areas, and single findings, that come only with the end of a start."""
 WAIT = "wait for the start: `sglang-watchdog wait`"
 
@@ -28,18 +29,25 @@ def report(seen: Seen, deep: Sequence[Item] = (), deep_s: float = 0.0) -> Report
 
 
 def starting(seen: Seen) -> bool:
-    """Whether this life is on its way: it runs and logs, and neither its readiness, nor work, nor a fatal line was seen yet."""
+    """Whether this life is on its way: it runs and logs, and neither its readiness, nor work, nor a fatal line was seen yet.
+
+    The first line comes after its imports, so a young life need not have logged anything.
+    """
     if seen.unit is None or not seen.unit.up or seen.unit.waits_for_restart or not seen.server.endpoint:
         return False
     answered = any(probe.outcome == "ok" for name, probe in seen.probes.items() if name in ("health", "chat"))
     life = seen.life
     if answered or life is None or life.ready or life.fatal or life.dropped or life.decodes:
         return False
-    return seen.unit.active_state == "activating" or life.lines > 0
+    young = seen.age_s is not None and seen.age_s < seen.server.judge.start_silence_s
+    return seen.unit.active_state == "activating" or life.lines > 0 or young
 
 
 def _not_yet(item: Item) -> Item:
     """What a start has not come to yet is no fault."""
-    if item.verdict not in (Verdict.BAD, Verdict.ODD) or (item.area not in AWAITED and (item.area, item.item) not in AWAITED):
+    name = (item.area, item.item)
+    if item.area not in AWAITED and name not in AWAITED:
+        return item
+    if item.verdict not in (Verdict.BAD, Verdict.ODD) and not (name == READINESS and item.verdict is Verdict.UNKNOWN):
         return item
     return unknown(item.area, item.item, item.expected, f"{item.seen} (yet)", WAIT)

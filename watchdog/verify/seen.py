@@ -47,6 +47,7 @@ class Seen(msgspec.Struct, kw_only=True):
         no_health: why /health was not asked.
         gpus_wanted: whether GPUs are looked at at all.
         starts: how often the unit was started in the last day.
+        age_s: how long ago this life of the unit began, in seconds.
         took_s: how long it took to gather all this.
     """
 
@@ -57,6 +58,7 @@ class Seen(msgspec.Struct, kw_only=True):
     life: Life | None = None
     no_journal: str | None = None
     starts: int | None = None
+    age_s: float | None = None
     probes: dict[str, Probe] = {}
     no_health: str | None = None
     engine: Engine | None = None
