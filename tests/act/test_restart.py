@@ -114,6 +114,14 @@ async def test_done_tells_how_long_it_took() -> None:
     assert bus.calls == [("restart", "fail")]
 
 
+async def test_a_bare_process_counts_as_no_start() -> None:
+    """With Type=simple systemd has started it at once, while the server still needs minutes."""
+    at_once = with_(ANEW, active_enter_at=ANEW.inactive_exit_at)
+    bus = FakeBus(FakeClock(), UP, (1.0, [], STOPPING), (42.0, [removed("done")], at_once))
+    outcome = await tried(bus)
+    assert (outcome.start_s, outcome.message) == (0.0, "restarted: stopped in 40 s")
+
+
 @pytest.mark.parametrize(
     ("before", "kwargs", "stand_down", "word"),
     [

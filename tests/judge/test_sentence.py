@@ -53,6 +53,18 @@ def test_a_server_that_is_well() -> None:
     assert Server().ask(30, **GOOD) == "serving, load unknown, canary 0.20 s"
 
 
+def test_a_prompt_that_was_answered_keeps_nobody_busy() -> None:
+    """A canary beside /health, as the first looks at a new life are: its line tells of the other as running."""
+    server = Server()
+    line = "Prefill batch, #new-seq: 1, #new-token: {}, #cached-token: 0, token usage: 0.00, #running-req: 1, #queue-req: 0"
+    server.see(Metrics(t=2.0, inv=INV, ok=True, values={"num_running_reqs": 0.0, "num_queue_reqs": 0.0}))
+    server.t = 2.0
+    server.see(Log(t=4.0, inv=INV, message=f"[2026-01-14 02:00:03] {line.format(47)}"))
+    assert server.ask(5, **GOOD) == "serving, idle, canary 0.20 s"
+    server.see(Log(t=8.0, inv=INV, message=f"[2026-01-14 02:00:07] {line.format(4700)}"))
+    assert server.said() == "serving, busy with a prompt, canary 0.20 s"
+
+
 @pytest.mark.parametrize(
     ("probe", "words"),
     [

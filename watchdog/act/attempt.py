@@ -170,7 +170,7 @@ class Attempt:
         parts = ["there was nothing to stop" if stop_s is None else f"stopped in {span(stop_s)}"]
         if self._killed_after is not None:
             parts[0] += f" (SIGKILL after {span(self._killed_after)})"
-        if start_s is not None:
+        if start_s is not None and start_s >= 1.0:  # else systemd counts the bare process as started (Type=simple)
             parts.append(f"started in {span(start_s)}")
         return ", ".join(parts)
 

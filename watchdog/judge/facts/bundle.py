@@ -397,10 +397,16 @@ class Facts:
         queue = self.work.figure("num_queue_reqs", "queue")
         if running is None:
             return "Load unknown"
-        if not self.work.in_hand(now) or (not running and not queue and self.work.only_probed()):
+        if not self.work.in_hand(now) or (not running and not queue and (self.work.only_probed() or self._batch_over())):
             return "Idle"
         doing = f"{running:.0f} running" if running else "busy with a prompt"
         return doing + (f", {queue:.0f} waiting" if queue else "")
+
+    def _batch_over(self) -> bool:
+        """Whether a request ended after the newest batch line, and so the batch of which that line told."""
+        batches = [b.t for b in (self.work.prefill, self.work.decode) if b is not None]
+        ends = [t for t in (self.work.surely_ended_at, self.probes.last_answer(("chat", "prefix"))) if t is not None]
+        return bool(batches and ends) and max(ends) > max(batches)
 
     def load(self) -> str:
         """How many requests the server has, as a phrase: "3 running, 5 queued"."""
