@@ -3,7 +3,7 @@
 import pytest
 
 from watchdog.config import Judging
-from watchdog.judge import replicas
+from watchdog.judge import progress, replicas
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.pause import Pause
 from watchdog.judge.facts.probes import failed, foreign, refused_us
@@ -142,6 +142,28 @@ def test_any_bar_is_progress_as_long_as_it_moves() -> None:
 
 def working(t: float, tokens: float) -> Metrics:
     return Metrics(t=t, inv="a", ok=True, values={"num_running_reqs": 1.0, "realtime_tokens_total": tokens})
+
+
+def unanswered(tokens_a_second: float) -> str:
+    """What is made of canaries that time out while four requests get so many tokens each and none has ended for ten minutes."""
+    f = serving()
+    for t in range(10, 1000, 10):
+        values = {
+            "num_running_reqs": 4.0,
+            "num_queue_reqs": 0.0,
+            "num_requests_total": 7.0 + min(t, 300) // 100,
+            "realtime_tokens_total": 4 * tokens_a_second * t,
+            "realtime_tokens_total.decode": 4 * tokens_a_second * t,
+        }
+        f.see(Metrics(t=float(t), inv="a", ok=True, values=values))
+        if t in (480, 620, 760, 900):
+            f.see(chat(float(t), "timeout", 60.0))
+    return progress.stalled(f, Judging(), 991.0).reason
+
+
+def test_a_canary_that_cannot_end_at_the_pace_of_the_counters_proves_nothing() -> None:
+    assert unanswered(0.2) == "TooSlowToTell"
+    assert unanswered(40.0) == "Stalled"
 
 
 def deaf(gap: int, silent_from: float) -> bool:

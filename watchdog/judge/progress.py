@@ -26,6 +26,8 @@ WAITED_S = 15.0
 """A probe that failed sooner was not kept waiting."""
 SILENT_S = 30.0
 """An engine that last moved so long ago, with failed probes, is told as silent; before that, only the probes are told."""
+FEW_PACES = 5
+"""The best of so many figures is what the engine can do."""
 HEARD_S = 60.0
 """A log whose last line is so much older than its longest pause is not read any more, or has nothing to tell."""
 ALONE = 8
@@ -422,7 +424,9 @@ def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running:
 
 
 def _canary_could_end(f: Facts) -> bool:
-    """Whether a canary of some 16 tokens could end within its limit at the pace that the engine shows."""
-    step = f.work.step_s()
+    """Whether a canary of some 16 tokens could end within its limit at the pace that the engine shows in lines or counters."""
+    step, pace = f.work.step_s(), f.speed.per_request.recent
     slow = f.work.longest_gap()
+    if step is None and pace:
+        step = 1.0 / max(per_request for _, per_request in list(pace)[-FEW_PACES:])
     return (step is None or step * 16 < 20.0) and slow < 20.0
