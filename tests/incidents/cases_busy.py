@@ -276,24 +276,6 @@ def second_node(s: Sim) -> None:
     s.at(20, refused_chat)
 
 
-@case("sgl-deepgemm-warmup-23min", until=1800, variants=("plain", "no-metrics", "bare"), rate=0.05, watchdog_s=20000.0)
-def compiles_within_the_ranks_after_readiness(s: Sim) -> None:
-    """No compiler is to be seen: only the log tells of it."""
-
-    def begin() -> None:
-        s.log("Entering DeepGEMM JIT Pre-Compile session. It may take a long time (typically 10-20 mins)", "TP0")
-        s.log("Try DeepGEMM JIT Compiling for <GEMM_NT_F8F8BF16> N=7168, K=8192, num_groups=1 with all Ms.", "TP0")
-        s.engine.stuck = True
-
-    def end() -> None:
-        s.engine.stuck = False
-        s.engine._busy = False
-        s.engine.wake()
-
-    s.at(T, begin)
-    s.at(T + 720, end)
-
-
 @case("sgl-omni-flashinfer-jit-678s", until=1800, variants=("plain", "no-metrics", "0.5.9"), rate=0.05)
 def compiles_after_readiness(s: Sim) -> None:
     def begin() -> None:

@@ -16,6 +16,7 @@ from tests.incidents import (
     cases_queue,
     cases_slow,
     cases_start,
+    cases_unseen,
 )
 from tests.incidents.case import CASES, Case, judge
 from tests.incidents.readable import Reader, faults
@@ -23,7 +24,18 @@ from watchdog.judge.engine import Engine
 from watchdog.observation import Header, decode, encode
 from watchdog.replay import settings_of
 
-MODULES = (cases_answers, cases_busy, cases_end, cases_hang, cases_late, cases_partial, cases_queue, cases_slow, cases_start)
+MODULES = (
+    cases_answers,
+    cases_busy,
+    cases_end,
+    cases_hang,
+    cases_late,
+    cases_partial,
+    cases_queue,
+    cases_slow,
+    cases_start,
+    cases_unseen,
+)
 PLAYED = [pytest.param(c, v, id=f"{c.name}/{v}") for c in CASES.values() for v in c.variants]
 SEED = 7
 
