@@ -34,6 +34,12 @@ def test_what_is_written_inside_stays_inside(box: Box) -> None:
     assert not Path("/etc/box-test").exists()
 
 
+def test_places_outside_are_not_named_inside(box: Box, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert str(tmp_path) not in box.run("env").stdout
+
+
 def test_the_machine_is_out_of_reach(box: Box) -> None:
     assert box.run("hostname", "inside").returncode == 0
     assert os.uname().nodename != "inside"
