@@ -40,8 +40,8 @@ class Server:
         return sentence(self.engine, self.t + 1.0)
 
 
-def answered(text: str) -> dict[str, Any]:
-    return {"outcome": "ok", "status": 200, "answer": Answer(text=text, finish_reason="stop", completion_tokens=16)}
+def answered(text: str, **fields: Any) -> dict[str, Any]:
+    return {"outcome": "ok", "status": 200, "answer": Answer(text=text, finish_reason="stop", completion_tokens=16, **fields)}
 
 
 GOOD = answered("Paris.")
@@ -53,16 +53,18 @@ def test_a_server_that_is_well() -> None:
     assert Server().ask(30, **GOOD) == "serving, load unknown, canary 0.20 s"
 
 
-def test_a_prompt_that_was_answered_keeps_nobody_busy() -> None:
-    """A canary beside /health, as the first looks at a new life are: its line tells of the other as running."""
+@pytest.mark.parametrize(("read", "tokens", "words"), [(2.5, 47, "idle"), (5.5, 47, "idle"), (5.5, 4700, "busy with a prompt")])
+def test_a_canary_that_was_answered_keeps_nobody_busy(read: float, tokens: int, words: str) -> None:
+    """Its line tells of the /health beside it as running, as in the first look at a life, and may be read after its answer."""
     server = Server()
-    line = "Prefill batch, #new-seq: 1, #new-token: {}, #cached-token: 0, token usage: 0.00, #running-req: 1, #queue-req: 0"
+    line = "Prefill batch, #new-seq: 1, #new-token: {}, #cached-token: 5, token usage: 0.00, #running-req: 1, #queue-req: 0"
+    batch = Log(t=read, inv=INV, message=f"[2026-01-14 02:00:03] {line.format(tokens)}")
+    probe = Probe(t=5.0, inv=INV, probe="chat", total_s=0.2, **answered("Paris.", prompt_tokens=52))
     server.see(Metrics(t=2.0, inv=INV, ok=True, values={"num_running_reqs": 0.0, "num_queue_reqs": 0.0}))
-    server.t = 2.0
-    server.see(Log(t=4.0, inv=INV, message=f"[2026-01-14 02:00:03] {line.format(47)}"))
-    assert server.ask(5, **GOOD) == "serving, idle, canary 0.20 s"
-    server.see(Log(t=8.0, inv=INV, message=f"[2026-01-14 02:00:07] {line.format(4700)}"))
-    assert server.said() == "serving, busy with a prompt, canary 0.20 s"
+    for x in sorted((batch, probe), key=lambda x: x.t):
+        server.see(x)
+    server.t = 5.0
+    assert server.said() == f"serving, {words}, canary 0.20 s"
 
 
 @pytest.mark.parametrize(

@@ -403,10 +403,10 @@ class Facts:
         return doing + (f", {queue:.0f} waiting" if queue else "")
 
     def _batch_over(self) -> bool:
-        """Whether a request ended after the newest batch line, and so the batch of which that line told."""
-        batches = [b.t for b in (self.work.prefill, self.work.decode) if b is not None]
-        ends = [t for t in (self.work.surely_ended_at, self.probes.last_answer(("chat", "prefix"))) if t is not None]
-        return bool(batches and ends) and max(ends) > max(batches)
+        """Whether the newest batch line tells of requests that have ended since."""
+        good = self.probes.last_ok.get("chat")
+        tokens = good.probe.answer.prompt_tokens if good is not None and good.probe.answer is not None else None
+        return self.work.over(good.ended if good is not None else None, tokens or 0)
 
     def load(self) -> str:
         """How many requests the server has, as a phrase: "3 running, 5 queued"."""

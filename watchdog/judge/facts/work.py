@@ -28,6 +28,8 @@ PROBE_TOKENS = 64
 """A prefill of no more tokens may be one of our own probes (/health has one token, the canary some thirty)."""
 STILL_S = 60.0
 """A pause of the engine that is longer parts one stretch of motion from the next: it may have been one long prefill."""
+DATED_S = 1.0
+"""A line that was read sooner after it was written is dated by its reading (docs/flight-record.md, `at`)."""
 FRESH_S = 45.0
 """A gauge is believed for so long after the scrape in which it last moved with a counter: idle gauges lag by 30 s
 (SGLang, all versions)."""
@@ -263,6 +265,20 @@ class Work:
 
     def _last_line_at(self) -> float:
         return max((b.t for b in (self.prefill, self.decode) if b is not None), default=-1e18)
+
+    def over(self, answered: float | None, tokens: float) -> bool:
+        """Whether a request ended after the newest batch line, and so the batch of which that line told.
+
+        Args:
+            answered: when a canary of ours was last answered; None: never.
+            tokens: its prompt's. Its own line may be dated after its answer.
+        """
+        last = max((b for b in (self.prefill, self.decode) if b is not None), key=lambda b: b.t, default=None)
+        if last is None:
+            return False
+        own = last.fields.get("new_token", 0) <= tokens and last.fields.get("running", 0) <= 1
+        ends = (self.surely_ended_at, answered + DATED_S if answered is not None and own else answered)
+        return any(t is not None and t > last.t for t in ends)
 
     def only_probed(self) -> bool:
         """Whether the newest batch line may tell of nothing but a probe of ours."""
