@@ -58,6 +58,15 @@ def test_a_scheduler_that_is_stopped_is_restarted_and_the_stop_is_named() -> Non
     ]
 
 
+def test_a_detokenizer_that_is_stopped_is_restarted_and_the_stop_is_named() -> None:
+    """SIGSTOP at 15 s, under traffic: /health is 200 most of the time, the scheduler goes on, and nobody is answered."""
+    j = Judged("detokenizer-stopped")
+
+    assert j.intents("restart", "withhold", "alert") == [("restart", "NothingReachesUsers", 305)]
+    assert "sglang::detokenizer (pid 2544) is stopped by a signal (state T)" in j.words("restart")
+    assert "Find out who holds the process" in j.words("restart")
+
+
 def test_our_own_restart_is_no_stop_that_a_person_asked_for() -> None:
     """The record has the restart itself: a stop of 83 s, and a moment in which the unit is down."""
     told = Judged("scheduler-stopped").conditions("UnitActive")
@@ -80,6 +89,9 @@ def test_each_death_is_told_and_none_that_systemd_repairs_is_restarted() -> None
     assert [reason for _, reason, _ in j.intents("alert")] == ["ServerDied"] * 3
     for cause in ("CUDA error: an illegal memory access", "scheduler_0 (pid=981) crashed", "detokenizer (pid=1242) crashed"):
         assert cause in j.words("alert")
+    told = [e for e in j.events if e.get("action") == "alert"]
+    assert not [e["message"] for e in told if "ago" in e["message"]], "it is sent, repeated and taken back later"
+    assert ["SIGKILL" in e["advice"] for e in told] == [False, True, True]
 
 
 def test_a_share_of_memory_that_is_too_small_is_to_be_raised() -> None:

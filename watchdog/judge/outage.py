@@ -1,9 +1,12 @@
 """Is the unit up, and if not, who wanted that? An exit that nobody asked for is a crash, whatever its status."""
 
+import re
+
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.deaths import Death
 from watchdog.judge.facts.life import LAST_LINES_S, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.judge.vetoes import OOM_ADVICE
 from watchdog.wording import ago, quoted, span
 
 GRACE_S = 20.0
@@ -11,6 +14,8 @@ GRACE_S = 20.0
 SIGNALLED_S = 900.0
 """Who ends the server by hand to start it again does so sooner."""
 RECENT_S = 86400.0
+SIGKILLED = re.compile(r"\bexit code (-9|137)\b")
+"""A child that got SIGKILL, as Python and a shell tell it: what was printed says nothing of the cause."""
 
 
 def judge(f: Facts, now: float) -> Verdict:
@@ -126,7 +131,7 @@ def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
         return ()
     last = deaths[-1]
     many = f", {len(deaths)} times in 24 h" if len(deaths) > 1 else ""
-    message = f"The server died {ago(now - last.t)}{many}: {_said(last)}."
+    message = f"The server died{many}: {_said(last)}."  # without an age: it is sent, repeated and taken back later
     severity = Severity.WARNING if now - last.t < 3600 else Severity.INFO
     return (
         Call(
@@ -134,7 +139,18 @@ def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
             reason="ServerDied",
             message=message,
             severity=severity,
-            advice="The cause is in its last lines.",
+            advice=_where(last),
             at=last.t,
         ),
     )
+
+
+def _where(d: Death) -> str:
+    """Where the cause is to be found, or what helps against it."""
+    if d.killed is not None:
+        return OOM_ADVICE
+    if SIGKILLED.search(d.text) if d.text else d.code.startswith("killed with status 9"):
+        return (
+            "Find out what sent SIGKILL: the kernel's log (`journalctl -k`) would tell of its OOM killer; earlyoom has a log too."
+        )
+    return "The cause is in its last lines."

@@ -258,14 +258,18 @@ def _hang_evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]
     out += p.said(failures)
     if f.work.heartbeat_at is not None and f.work.heartbeat_at <= moved + 1:
         out.append(f"last heartbeat {ago(now - f.work.heartbeat_at)}")
-    out += [
-        f"{x.name} (pid {x.pid}) is {'held by a debugger' if x.state == 't' else 'stopped by a signal'} (state {x.state})"
-        for x in f.ranks.halted(now)
-    ]
+    out += _halted(f, now)
     odd = f.devices.oddity(now)
     if odd:
         out.append(odd)
     return out
+
+
+def _halted(f: Facts, now: float) -> list[str]:
+    return [
+        f"{x.name} (pid {x.pid}) is {'held by a debugger' if x.state == 't' else 'stopped by a signal'} (state {x.state})"
+        for x in f.ranks.halted(now)
+    ]
 
 
 def _engine_watchdog_due(f: Facts, silence: float, now: float) -> str | None:
@@ -336,7 +340,8 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     queue = work.figure("num_queue_reqs", "queue") or 0.0
     running = work.figure("num_running_reqs", "running") or 0.0
     room = has_room(f, running)
-    evidence = [*p.said(chats), f.load()]
+    held = _halted(f, now)
+    evidence = [*p.said(chats), f.load(), *held]
     if ended is not None and completing:
         return Verdict(
             type=kind,
@@ -375,8 +380,10 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             reason="NothingReachesUsers",
             message=message,
             severity=Severity.CRITICAL,
-            advice="If it comes again, look at what the detokenizer does (`sglang-watchdog setup --stacks` puts its stack into "
-            "the incident's bundle).",
+            advice=HELD_ADVICE
+            if held
+            else "If it comes again, look at what the detokenizer does (`sglang-watchdog setup --stacks` puts its stack into the "
+            "incident's bundle).",
             evidence=tuple(evidence),
         )
         return Verdict(type=kind, status=Status.FALSE, reason="Stalled", message=message, calls=(call,))
