@@ -13,7 +13,7 @@ from watchdog.clock import FakeClock
 from watchdog.judge.engine import Engine
 from watchdog.judge.explain import explain, text
 from watchdog.judge.sentence import LONGEST, sentence
-from watchdog.judge.verdict import Action, Event, Intent
+from watchdog.judge.verdict import Action, Event, Intent, Want
 from watchdog.observation import Observation
 
 QUOTED = re.compile(r"“[^“”]*(?:”|…$)|'[^']*'…?")
@@ -26,6 +26,8 @@ FAULTS = {
     "a span that should be in minutes": re.compile(r"\b\d{3,} s\b(?! of the record)"),
     "two marks": re.compile(r"(?<!\.)\.\.(?!\.)|[,;][,;:]|:[,;]|  "),
 }
+AGAINST = re.compile(r"\ba restart (?:would (?:only )?lose|loses|changes nothing|repeats|cannot|does not|is (?:no|of no))")
+"""Advice that must not stand beside a restart of the same moment: people would not know whom to believe."""
 LONGEST_MESSAGE = 420
 TOLD_EVERY_S = 60.0
 
@@ -56,6 +58,9 @@ class Reader:
         if not events and x.t - self._told < TOLD_EVERY_S:
             return
         self._told = x.t
+        if any(i.action is Action.RESTART for i in intents):
+            advice = [c.advice for v in self.engine.verdicts for c in v.calls if c.want is not Want.RESTART and c.advice]
+            self.found += [f"beside a restart: {a!r}" for a in advice if AGAINST.search(a)]
         self.found += faults(sentence(self.engine, x.t), LONGEST)
         for intent in intents:
             for page in (text(explain(self.engine, x.t)), self._summary(intent, x.t), self._alert(intent)):

@@ -403,13 +403,20 @@ def has_room(f: Facts, running: float) -> bool:
     return (most is None or running < 0.5 * most) and (usage is None or usage < 0.8)
 
 
-def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running: float, *, room: bool) -> Verdict | None:
+def shut_since(f: Facts) -> float | None:
+    """Since when somebody waits and nobody was let in; None if nobody waits."""
     work = f.work
-    if queue <= 0 or work.queue_since is None or not room:
+    if work.queue_since is None:
         return None
     # In a pause nobody could be let in: only an engine that moves and lets nobody in is at fault.
     known = (work.queue_since, work.admitted_at, work.moving_since, f.forgiven_at, f.pause.ended_at)
-    since = max(t for t in known if t is not None)
+    return max(t for t in known if t is not None)
+
+
+def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running: float, *, room: bool) -> Verdict | None:
+    work, since = f.work, shut_since(f)
+    if queue <= 0 or since is None or not room:
+        return None
     lasting = now - since
     if work.stepped_at is None or work.stepped_at <= since:
         return None  # nothing moves at all: one long prefill, or a hang

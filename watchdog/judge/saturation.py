@@ -3,6 +3,7 @@
 from msgspec import structs
 
 from watchdog.config import Judging
+from watchdog.judge import progress
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.probes import queue_full
@@ -62,6 +63,9 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     # Whoever comes last waits until all that runs has ended, more than once.
     waits = len(chats) >= 2 or f.first_token_wait_s(now) > WAIT_S or queue >= LONG_QUEUE * max(running, 8.0)
     if waited >= LONG_S and waits and stepping:
+        shut = progress.shut_since(f)
+        if f.work.admitted_at is not None and shut is not None and now - shut >= LONG_S and progress.has_room(f, running):
+            return _shut(f"Nobody was let in for {span(now - shut)}, though there is room: {f.load()}.")
         message = f"Saturated: {shown}; first tokens take minutes, but the engine works as fast as it can."
         call = Call(
             want=Want.ALERT,
@@ -71,6 +75,17 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         )
         return Verdict(type=kind, status=Status.FALSE, reason="Saturated", message=message, calls=(call,))
     return Verdict(type=kind, status=Status.TRUE, reason="ShortQueue", message=f"{shown}.")
+
+
+def _shut(message: str) -> Verdict:
+    """Some wait while there is room: no load explains that."""
+    call = Call(
+        want=Want.ALERT,
+        reason="NobodyLetIn",
+        message=message,
+        advice="Where canaries fail, too, it is restarted; else ask it by hand, and look at what runs and does not end.",
+    )
+    return Verdict(type="QueueFlowing", status=Status.FALSE, reason="NobodyLetIn", message=message, calls=(call,))
 
 
 def _at_rest(f: Facts, policy: Judging, now: float, what: str) -> Verdict:

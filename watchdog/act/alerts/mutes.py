@@ -26,7 +26,7 @@ CANARIES = (
 ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"})
 SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
 SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
-WORK = frozenset({"QueueFull", "Saturated", "SomeRequestsLost", "EngineSilent", "Nan"}) | SPECULATION
+WORK = frozenset({"QueueFull", "Saturated", "NobodyLetIn", "SomeRequestsLost", "EngineSilent", "Nan"}) | SPECULATION
 GPU_SIGNS = frozenset({"GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced"})
 
 POOL_SIGNS = frozenset({"PoolShrank", "FootprintTooSmall"})
