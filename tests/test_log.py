@@ -1,6 +1,7 @@
 """Our own log: what an entry looks like to journald, and that nobody writes into it but we."""
 
 import ast
+import asyncio
 import contextlib
 import re
 import socket
@@ -107,6 +108,23 @@ def test_a_journald_that_does_not_listen_never_blocks_and_gets_the_last_entries_
             got.append(entry(journald.recv(65536))["MESSAGE"])
     assert got[0] == str(2 * log.WAITING + 1)
     assert got[-1] == "now"
+
+
+async def test_the_rest_of_a_burst_does_not_wait_for_the_next_entry(
+    journald: socket.socket, sink: log._Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket holds some ten entries (net.unix.max_dgram_qlen), and the last of a burst may be the alert."""
+    monkeypatch.setattr(log, "RETRY_S", 0.0)
+    for n in range(2000):  # more than any limit that hosts have
+        sink.msg(str(n), 6, {})
+    journald.setblocking(False)
+    got: list[str] = []
+    while not got or got[-1] != "1999":
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                got.append(entry(journald.recv(65536))["MESSAGE"])
+        await asyncio.sleep(0)
+    assert got[-log.WAITING :] == [str(n) for n in range(2000 - log.WAITING, 2000)]
 
 
 def test_an_entry_that_is_too_long_for_a_datagram_does_not_hold_up_the_next(journald: socket.socket, sink: log._Journal) -> None:

@@ -4,6 +4,8 @@ Under systemd an entry goes to journald's native socket, with one field for each
 Field names begin with SGLANG_WATCHDOG_ and are listed in FIELDS, message ids in MESSAGE_IDS.
 """
 
+import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -65,7 +67,10 @@ PRIORITY = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 JOURNAL_SOCKET = "/run/systemd/journal/socket"
 FIELD_LIMIT = 4096
 """Characters of one field; an entry must fit into one datagram."""
-WAITING = 100
+WAITING = 500
+"""Entries that wait for journald: the first look at eight servers has some two hundred."""
+RETRY_S = 0.5
+"""A socket of this kind holds some ten datagrams (net.unix.max_dgram_qlen): a burst is more, and is sent in parts."""
 
 
 def plain(text: str) -> str:
@@ -86,18 +91,31 @@ class _Journal:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
         self._waiting: deque[bytes] = deque(maxlen=WAITING)
+        self._retry: asyncio.TimerHandle | None = None
 
     def msg(self, message: str, priority: int, fields: Mapping[str, str]) -> None:
         entry = {"MESSAGE": message, "PRIORITY": str(priority), "SYSLOG_IDENTIFIER": "sglang-watchdog", **fields}
         # No value has a line break in it (`plain`), so that each field is a line.
         self._waiting.append("".join(f"{name}={value}\n" for name, value in entry.items()).encode("utf-8", "replace"))
+        self._send()
+
+    def _send(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         while self._waiting:
             try:
                 self._socket.sendto(self._waiting[0], self._address)
             except OSError as e:
                 if e.errno != errno.EMSGSIZE:
+                    self._send_later()
                     return
             self._waiting.popleft()
+
+    def _send_later(self) -> None:
+        """What waits must not wait for the next entry, which may be hours away. Without a loop (a command, a thread) it does."""
+        with contextlib.suppress(RuntimeError):
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._send)
 
 
 class _Stderr:
