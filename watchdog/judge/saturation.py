@@ -61,7 +61,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     shown = f"{f.load()} {lasting(waited)}"
     running = f.work.figure("num_running_reqs", "running") or 0.0
     # Whoever comes last waits until all that runs has ended, more than once.
-    waits = len(chats) >= 2 or f.first_token_wait_s(now) > WAIT_S or queue >= LONG_QUEUE * max(running, 8.0)
+    waits = len(chats) >= 2 or f.first_tokens.wait_s(now) > WAIT_S or queue >= LONG_QUEUE * max(running, 8.0)
     if waited >= LONG_S and waits and stepping:
         shut = progress.shut_since(f)
         if f.work.admitted_at is not None and shut is not None and now - shut >= LONG_S and progress.has_room(f, running):

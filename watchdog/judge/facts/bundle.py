@@ -6,6 +6,7 @@ from watchdog.judge.facts.answers import Answers
 from watchdog.judge.facts.baseline import Baseline, identity_of
 from watchdog.judge.facts.cache_use import CacheUse
 from watchdog.judge.facts.devices import Devices
+from watchdog.judge.facts.first_tokens import FirstTokens
 from watchdog.judge.facts.kills import LATE_S, Kills
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.facts.life import DEATHS_OF_CHILDREN, Life, Phase
@@ -23,7 +24,7 @@ from watchdog.judge.facts.shapes import Shapes
 from watchdog.judge.facts.speed import Speed
 from watchdog.judge.facts.start import Start
 from watchdog.judge.facts.work import Work
-from watchdog.sglang import arguments, startup
+from watchdog.sglang import arguments
 from watchdog.sglang.loglines import Line, Mark, classify
 from watchdog.sglang.marks import ACCESS, DECODE, WORK
 
@@ -35,7 +36,6 @@ DEEP_S = 0.9
 """A /health that asks the engine is never answered faster than 1 s (http_server.py, 0.4.10 and later)."""
 ASKED = ("/health", "/health_generate", "/generate", "/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 """A server that is about to end gives 503 on the first two, and nothing on the others."""
-FIRST_TOKEN = "time_to_first_token_seconds"
 
 
 class Facts:
@@ -62,6 +62,7 @@ class Facts:
         """The machine's name, by which a baseline is known; "" in a replay."""
         self.speed = Speed()
         self.prompts = Prompts()
+        self.first_tokens = FirstTokens()
         self.cache_use = CacheUse()
         self.memory = Memory()
         self.kills = Kills()
@@ -78,7 +79,6 @@ class Facts:
         """Lines of this life that tell of trouble without an end: text of the line → (when, line)."""
         self.metrics_failed_at: float | None = None
         self._usual: tuple[Baseline, o.Server, bool] | None = None
-        self._ttft: list[tuple[float, float, float]] = []
 
     def see(self, x: o.Observation) -> bool:
         """Take in one observation. True: it is urgent, so judge now.
@@ -183,6 +183,7 @@ class Facts:
             self.accepted,
             self.speed,
             self.prompts,
+            self.first_tokens,
             self.cache_use,
             self.memory,
             self.devices,
@@ -191,7 +192,6 @@ class Facts:
             fold.begin()
         self.start.begin(since)
         self.trouble.clear()
-        self._ttft.clear()
 
     def _log(self, x: o.Log) -> bool:
         if x.origin == "journald":
@@ -315,11 +315,7 @@ class Facts:
         self.prompts.see_metrics(x)
         self.cache_use.see(x)
         self.prefix.see_metrics(x)
-        count, total = x.values.get(f"{FIRST_TOKEN}_count"), x.values.get(f"{FIRST_TOKEN}_sum")
-        if count is not None and total is not None:
-            self._ttft.append((x.t, count, total))
-            while self._ttft and self._ttft[0][0] < x.t - 600.0:
-                self._ttft.pop(0)
+        self.first_tokens.see(x)
 
     def _procs(self, x: o.Procs) -> bool:
         if not self._present(x):
@@ -379,14 +375,6 @@ class Facts:
         """Whether scrapes fail at the moment, though the endpoint is there."""
         return self.metrics_failed_at is not None and now - self.metrics_failed_at < 60.0
 
-    def first_token_wait_s(self, now: float) -> float:
-        """The mean time to first token of the requests of the last minutes, in seconds; 0 if none is known."""
-        recent = [s for s in self._ttft if s[0] > now - 300.0]
-        if len(recent) < 2:
-            return 0.0
-        count, total = recent[-1][1] - recent[0][1], recent[-1][2] - recent[0][2]
-        return total / count if count > 0 and total >= 0 else 0.0
-
     def paused(self, now: float) -> bool:
         """Whether a person has paused us."""
         return self.paused_until is not None and now < self.paused_until
@@ -417,23 +405,10 @@ class Facts:
 
     def eta_s(self, now: float) -> float | None:
         """How long the start still takes, from earlier starts; None if nothing is known."""
-        since = self.life.since
-        whole = self.learned.start_s
-        if whole is None or since is None:
+        if self.learned.start_s is None or self.life.since is None:
             return self.start.eta_s if self.start.step is not None and self.start.eta_s else None
-        return max(0.0, whole - (now - since), self._ahead_s(now))
-
-    def _ahead_s(self, now: float) -> float:
-        """What this phase and those after it took in earlier starts, less what is done of them; 0 where that is unknown."""
-        start, phases = self.start, self.learned.phases
-        if start.step is None or start.step_since is None:
-            return 0.0
-        order = list(startup.PHASES)
-        left = {p: phases.get(p.value, 0.0) - start.took.get(p.value, 0.0) for p in order[order.index(start.step) :]}
-        left[start.step] -= now - start.step_since
-        if start.bar is not None:
-            left[start.step] = start.eta_s or 0.0
-        return sum(max(0.0, seconds) for seconds in left.values())
+        left = self.learned.start_s - (now - self.life.since)
+        return max(0.0, left, self.start.ahead_s(now, self.learned.phases))
 
     def learned_step_s(self, title: str) -> float | None:
         """How long this phase took in earlier starts, in seconds; None if unknown."""

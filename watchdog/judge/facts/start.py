@@ -1,6 +1,7 @@
 """Starting or stuck? A deadline on progress, not on total time."""
 
 import re
+from collections.abc import Mapping
 
 from watchdog.observation import Cgroup, Gpu, Log
 from watchdog.sglang import startup
@@ -113,6 +114,22 @@ class Start:
     def _progress(self, t: float, by: str) -> None:
         if self.progress_at is None or t >= self.progress_at:
             self.progress_at, self.progress_by = t, by
+
+    def ahead_s(self, now: float, usual: Mapping[str, float]) -> float:
+        """What this phase and those after it take as usual, less what is done of them; 0 where that is unknown.
+
+        Args:
+            now: the moment.
+            usual: seconds of each phase in earlier starts, by its name for people.
+        """
+        if self.step is None or self.step_since is None:
+            return 0.0
+        order = list(startup.PHASES)
+        left = {p: usual.get(p.value, 0.0) - self.took.get(p.value, 0.0) for p in order[order.index(self.step) :]}
+        left[self.step] -= now - self.step_since
+        if self.bar is not None:
+            left[self.step] = self.eta_s or 0.0
+        return sum(max(0.0, seconds) for seconds in left.values())
 
 
 def _sum(*values: int | None) -> int | None:
