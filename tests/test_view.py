@@ -96,6 +96,13 @@ class Responder:
         pass
 
 
+def test_what_a_former_life_answered_is_not_shown_of_this_one(watch: Watch) -> None:
+    start(watch)
+    for inv, probe, outcome in (("0" * 32, "chat", "ok"), (INV, "health", "refused")):
+        watch.take(Probe(t=watch.clock.now(), inv=inv, probe=probe, outcome=outcome, total_s=0.5))
+    assert list(server_view(watch)["probes"]) == ["health"]
+
+
 async def asked(watch: Watch, **request: Any) -> dict[str, Any]:
     server = SimpleNamespace(watch=watch, endpoint=Endpoint(), responder=Responder())
     daemon: Any = SimpleNamespace(servers={"kimi": server}, clock=watch.clock, describe=dict, status=watch.sentence)

@@ -76,7 +76,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
             "host": _host(watch),
         },
         "gpus": _gpus(watch),
-        "probes": {name: _probe(watch, p) for name, p in watch.last_probes.items()},
+        "probes": {name: _probe(watch, p) for name, p in watch.last_probes.items() if p.inv in (None, f.life.inv)},
         "failed_probes": [_probe(watch, p) for p in watch.failed_probes],
         "restarts": [{"at": _at(watch, r.t), "reason": r.reason, "dry": r.dry, "proven": r.proven} for r in ledger.restarts],
         "incidents": [_incident(watch, i) for i in watch.incidents.all],
