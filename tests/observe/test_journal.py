@@ -1,3 +1,5 @@
+import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from watchdog.clock import FakeClock
 from watchdog.observation import Log, Observation
 from watchdog.observe import journal_reader
 from watchdog.observe.journal import JournalSource, life_matches, unit_matches
-from watchdog.observe.journal_reader import BATCH, JournalError, check_access
+from watchdog.observe.journal_reader import BATCH, Batch, JournalError, JournalReader, check_access
 from watchdog.observe.source import Target
 
 Entry = dict[str, bytes]
@@ -289,3 +291,37 @@ with path.open("r+b") as file:
 def test_a_look_at_the_server_is_no_sign_that_more_comes(bench: Bench, messages: list[str], lively: bool) -> None:
     bench.reader.waiting = [{**SERVER, "MESSAGE": message.encode()} for message in messages]
     assert bench.source._read(bench.emit) == (len(messages), lively)
+
+
+class Pipe:
+    """In the place of libsystemd's reader: a file descriptor that never tells of anything."""
+
+    def __init__(self) -> None:
+        self.ends = os.pipe()
+
+    def fileno(self) -> int:
+        return self.ends[0]
+
+    def close(self) -> None:
+        for end in self.ends:
+            os.close(end)
+
+
+async def test_what_could_not_be_opened_anew_lets_go_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By then the number may belong to a connection, of which the event loop would throw."""
+    reader, opened = JournalReader(FakeClock(), ()), [Pipe()]
+
+    def open_() -> None:
+        if not opened:
+            raise JournalError("gone")
+        reader._raw = opened.pop()
+        reader._fd = reader._raw.fileno()
+
+    monkeypatch.setattr(reader, "_open", open_)
+    monkeypatch.setattr(journal_reader, "RENEW_S", 0.0)
+    loop, let_go = asyncio.get_running_loop(), []
+    monkeypatch.setattr(loop, "remove_reader", let_go.append)
+    with pytest.raises(JournalError, match="gone"), reader.opened():
+        first = reader._fd
+        await reader.follow(lambda: Batch(0, lively=False), lambda: None, 5.0)
+    assert let_go == [first]

@@ -171,7 +171,7 @@ class JournalReader:
     def _close(self) -> None:
         if self._raw is not None:
             self._raw.close()
-            self._raw = None
+            self._raw, self._fd = None, -1
 
     def _match(self, matches: Matches) -> None:
         self._raw.flush_matches()
@@ -288,7 +288,8 @@ class JournalReader:
                 else:
                     await self._rest(limit_s, lively_until)
         finally:
-            loop.remove_reader(self._fd)
+            if self._fd >= 0:  # else it could not be opened anew, and the number may be somebody else's by now
+                loop.remove_reader(self._fd)
 
     async def _rest(self, limit_s: float, lively_until: float) -> None:
         """Wait until the journal's files change or there is an entry, at most for `limit_s`.
