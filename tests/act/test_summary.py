@@ -112,6 +112,7 @@ def test_only_conditions_that_tell_something_are_shown_the_weightiest_first() ->
                 condition("AnswersSane", "Unknown", "NotServing", 990.0),
                 condition("SchedulerProgressing", "Unknown", "Silent", 0.0),
                 condition("UnitActive", "False", "DiedUnasked", 880.0),
+                condition("RequestsCompleting", "False", "Stalled", 1000.0),
             )
         ),
         "Conditions",
@@ -119,6 +120,7 @@ def test_only_conditions_that_tell_something_are_shown_the_weightiest_first() ->
 
     assert shown == [
         "* UnitActive does not hold for 2 min (DiedUnasked, since 2026-01-14 02:14:40 UTC): UnitActive says so.",
+        "* RequestsCompleting does not hold (Stalled, since 2026-01-14 02:16:40 UTC): RequestsCompleting says so.",
         "* LogClean does not hold for 1 min (Nan, since 2026-01-14 02:15:40 UTC): LogClean says so.",
         "* SchedulerProgressing is in doubt or unknown for 16 min 40 s (Silent, since 2026-01-14 02:00:00 UTC): "
         "SchedulerProgressing says so.",

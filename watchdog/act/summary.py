@@ -94,7 +94,7 @@ def _conditions(scene: Scene) -> list[str]:
     turned = [c for c in ordered if c not in wrong and c not in doubts and _turned(c, first, scene.t)]
     shown = [*wrong, *doubts, *turned[:TURNED]]
     lines = [
-        f"* {c.type} {WORDS[c.status]} {_turn(scene.t - c.since)} ({c.reason}, since {scene.when(c.since)}): {c.message}"
+        f"* {c.type} {WORDS[c.status]}{_turn(scene.t - c.since)} ({c.reason}, since {scene.when(c.since)}): {c.message}"
         for c in shown
     ]
     rest = [c for c in ordered if c not in shown]
@@ -105,7 +105,7 @@ def _conditions(scene: Scene) -> list[str]:
 
 
 def _turn(seconds: float) -> str:
-    return "since just now" if seconds < 1 else f"for {span(seconds)}"
+    return "" if seconds < 1 else f" for {span(seconds)}"
 
 
 def _turned(c: Condition, first: float, t: float) -> bool:
