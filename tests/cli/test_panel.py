@@ -99,6 +99,21 @@ def test_explain_says_what_stands_in_the_way() -> None:
     assert "\x1b" not in explained(view(why={"restart": ["\x1b[2J"]}), on=False)
 
 
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("starting", "starting since 2026-02-25 03:00:00;"),
+        ("serving", "serving since 2026-02-25 03:11:00;"),
+        ("stopping", "stopping;"),
+    ],
+)
+def test_since_when_is_told_of_what_began_then(phase: str, words: str) -> None:
+    """A unit that stops has not stopped since its life began."""
+    shown = view(phase=phase, since_at="2026-02-25T03:00:00Z", ready_at="2026-02-25T03:11:00Z")
+    assert f"Phase: {words}" in explained(shown, on=False)
+    assert f"life {shown['invocation'][:8]} since 2026-02-25 03:00:00" in text(shown)
+
+
 def test_explain_tells_what_fails_first() -> None:
     said = explained(ILL, on=False)
     assert said.index("SchedulerProgressing does not hold (Hung, for 12 s): No batch") < said.index(

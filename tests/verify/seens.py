@@ -57,9 +57,10 @@ def life(*more: str, said: list[str] | None = None) -> Life:
     return found
 
 
-def processes(ranks: int = 8) -> Procs:
+def processes(ranks: int = 8, stopped: str = "") -> Procs:
     titles = ["python3 -m sglang.launch_server", *(f"sglang::scheduler_TP{n}" for n in range(ranks)), "sglang::detokenizer"]
-    return Procs(t=0.0, procs=[Proc(pid=100 + n, name=title, rss=46 * GB) for n, title in enumerate(titles)])
+    procs = [Proc(pid=100 + n, name=t, state="T" if t == stopped else "S", rss=46 * GB) for n, t in enumerate(titles)]
+    return Procs(t=0.0, procs=procs)
 
 
 def well(**changes: Any) -> Seen:

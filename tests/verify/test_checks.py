@@ -59,6 +59,12 @@ CASES: list[tuple[str, Seen, Verdict, str]] = [
     ("restarts", changed(unit__n_restarts=None), Verdict.UNKNOWN, ""),
     ("processes", well(procs=processes(7)), Verdict.BAD, "missing: TP7"),
     ("processes", well(procs=Procs(t=0.0, procs=processes().procs[:-1])), Verdict.BAD, "detokenizer is missing"),
+    (
+        "processes",
+        well(procs=processes(stopped="sglang::scheduler_TP3")),
+        Verdict.BAD,
+        "TP3 (pid 104) is stopped by a signal (state T)",
+    ),
     ("processes", well(procs=Procs(t=0.0, procs=[Proc(pid=1), Proc(pid=2)])), Verdict.UNKNOWN, "titles"),
     ("processes", well(procs=Procs(t=0.0)), Verdict.UNKNOWN, ""),
     ("port", well(port=Port(t=0.0, listening=False)), Verdict.BAD, "nobody listens"),

@@ -25,7 +25,8 @@ def explained(view: dict[str, Any], on: bool) -> str:
 
 
 def _phase(view: dict[str, Any]) -> list[str]:
-    since = f" since {moment(view['since_at'])}" if view["since_at"] else ""
+    began = {"serving": view["ready_at"] or view["since_at"], "starting": view["since_at"]}.get(view["phase"])
+    since = f" since {moment(began)}" if began else ""
     proven = "its readiness was seen" if view["proven"] else "its readiness was not seen"
     verified = "it is verified" if view["verified"] else "it is not verified"
     return [plain(f"Phase: {view['phase']}{since}; {proven}, {verified}.")]

@@ -49,7 +49,7 @@ def _unit(view: dict[str, Any]) -> str:
     life = (view["invocation"] or "none")[:8]
     shown = f"{state.get('active_state') or '?'} ({state.get('sub_state') or '?'})"
     since = f" since {moment(view['since_at'])}" if view["since_at"] else ""
-    return f"{view['unit']} {shown}{since}, life {life}, mode {view['mode']}"
+    return f"{view['unit']} {shown}, life {life}{since}, mode {view['mode']}"
 
 
 def _phase(view: dict[str, Any]) -> str:

@@ -79,6 +79,11 @@ def ranks(seen: Seen) -> Item:
         return bad(
             AREA, "processes", expected, f"{shown}; the detokenizer is missing", "no answer can come without it: restart the unit"
         )
+    held = next((p for p, role in zip(procs.procs, roles, strict=True) if role != "other" and p.state in ("T", "t")), None)
+    if held is not None:
+        how = "held by a debugger" if held.state == "t" else "stopped by a signal"
+        what = f"{shown}; {held.name} (pid {held.pid}) is {how} (state {held.state})"
+        return bad(AREA, "processes", expected, what, "find out who holds it; `kill -CONT PID` lets a stopped one go on")
     return ok(AREA, "processes", expected, shown)
 
 
