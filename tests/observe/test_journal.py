@@ -321,7 +321,12 @@ async def test_what_could_not_be_opened_anew_lets_go_of_its_number(monkeypatch: 
     monkeypatch.setattr(journal_reader, "RENEW_S", 0.0)
     loop, let_go = asyncio.get_running_loop(), list[int]()
     remove = loop.remove_reader
-    monkeypatch.setattr(loop, "remove_reader", lambda fd: (let_go.append(fd), remove(fd))[1])
+
+    def removed(fd: int) -> bool:
+        let_go.append(fd)
+        return remove(fd)
+
+    monkeypatch.setattr(loop, "remove_reader", removed)
     with pytest.raises(JournalError, match="gone"), reader.opened():
         first = reader._fd
         await reader.follow(lambda: Batch(0, lively=False), lambda: None, 5.0)
