@@ -11,7 +11,7 @@ from watchdog import config, keyring
 from watchdog.act import redact
 from watchdog.clean import without_secrets
 from watchdog.clock import FakeClock
-from watchdog.judge.verdict import Intent
+from watchdog.judge.verdict import Condition, Intent, Status
 from watchdog.observation import Acted, Answer, Kernel, Log, Metrics, Observation, Operator, Probe, Self, Server, Unit
 from watchdog.sglang.loglines import classify
 from watchdog.view import server_view
@@ -130,6 +130,24 @@ def test_a_judge_that_raises_is_told_once_and_the_record_goes_on(made: Made, mon
     assert len(told) == 1
     assert "ZeroDivisionError" in told[0]
     assert len(made.watch.recorder.lines()) > 20
+
+
+def test_that_nothing_was_seen_yet_buries_nothing(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds, what does not, and that it no longer is known not to hold: all of that is told."""
+    told: list[str] = []
+    for level in ("info", "warning"):
+        monkeypatch.setattr(made.watch.log, level, lambda _event, **fields: told.append(fields["message"]), raising=False)
+    made.serving()
+    assert {said.partition(" (")[0] for said in told} >= {"UnitActive is True", "Started is True"}
+    assert [said for said in told if " is Unknown (No" in said] == []
+    told.clear()
+    down = Unit(t=30.0, inv=LIFE, load_state="loaded", active_state="failed", sub_state="failed", result="signal", since=30.0)
+    made.take(down)
+    made.clock.advance(60.0)
+    made.watch.tick()
+    assert [said for said in told if said.startswith("UnitActive is False")]
+    made.watch._condition(70.0, Condition(type="UnitActive", status=Status.UNKNOWN, reason="NotSeen", message="?", since=70.0))
+    assert told[-1] == "UnitActive is Unknown (NotSeen): ?"
 
 
 def test_a_key_that_cannot_be_read_is_told_once_and_again_after_it_was_mended(

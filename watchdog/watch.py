@@ -28,6 +28,12 @@ PROVEN_S = 30.0
 """Real traffic proves health for so long after a request was seen to end."""
 CLOSER_S = 300.0
 """So long after readiness, canaries come at a shorter interval."""
+NOTHING_YET = frozenset(
+    {"NotServing", "NotStarting", "NotStarted", "NotRunning", "NotSeen", "NotRead", "NotLearned", "NotCounted", "NotAnnounced"}
+    | {"NotTold", "NothingSeen", "NoReport", "NoTraffic", "NoHostPool", "NoBaseline"}
+)
+"""Reasons for which a condition is not known that say no more than that nothing was seen yet. At each change of phase there are
+a dozen of them: in the log they would bury what matters."""
 PENDING = 200
 FAULT_S = 600.0
 """The same fault of a judge is told again after so long."""
@@ -92,6 +98,8 @@ class Watch:
         self.faults = 0
         """How often judging itself failed."""
         self._faults_told: dict[str, float] = {}
+        self._ill: set[str] = set()
+        """The conditions that do not hold."""
         self._unasked = ""
         self._decided = decided
         if self.saved.paused:
@@ -194,6 +202,10 @@ class Watch:
             self._decided(self, event.t, event.intent)
 
     def _condition(self, t: float, c: Condition) -> None:
+        was_ill = c.type in self._ill
+        (self._ill.add if c.status is Status.FALSE else self._ill.discard)(c.type)
+        if c.status is Status.UNKNOWN and c.reason in NOTHING_YET and not was_ill:
+            return
         log = self.log.warning if c.status is Status.FALSE else self.log.info
         log(
             "condition",
