@@ -29,7 +29,7 @@ from watchdog.judge.explain import explain
 from watchdog.judge.verdict import Intent
 from watchdog.known_keys import learn
 from watchdog.log import plain
-from watchdog.observation import Log, Observation, Probe, Server
+from watchdog.observation import Log, Observation, Operator, Probe, Server
 from watchdog.view import server_view
 from watchdog.watch import Watch
 from watchdog.web.metrics import render
@@ -98,12 +98,35 @@ def test_a_known_key_is_in_nothing_that_is_told(key: str, places: list[int]) -> 
     assert [place for place, text in told(watch, intents, timeline).items() if any(form in text for form in forms)] == []
 
 
+HIDDEN = "HiddenZZvalue998877"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [f"store http://s/x?sig={HIDDEN} Authorization: Token {HIDDEN}", f"'--api-key', '{HIDDEN}'", f"cookie: session={HIDDEN}"],
+)
+def test_a_key_that_nobody_knows_is_in_nothing_that_is_told_either(form: str) -> None:
+    keyring.forget()
+    clock, intents, timeline = FakeClock(), [], Timeline()
+    whole = config.Config(servers=[config.Server(name="kimi", unit="kimi.service")])
+    with TemporaryDirectory() as home:
+        watch = Watch(whole.servers[0], whole, Path(home), clock, lambda _w, t, intent: intents.append((t, intent)))
+        for x in PLAYED:
+            clock.advance(max(0.0, x.t - clock.now()))
+            near = isinstance(x, Log) and x.priority is not None
+            watch.take(msgspec.structs.replace(x, message=f"{x.message} {form}") if near else spoilt(x, form, len(PLAYED)))
+            timeline.look(watch)
+        watch.take(Operator(t=clock.now(), action="pause", reason=form))
+    assert intents
+    assert [place for place, text in told(watch, intents, timeline).items() if HIDDEN in text] == []
+
+
 def test_the_bundle_and_our_own_journal_strike_it_too() -> None:
     keyring.remember("MARKER-sk-kimi-77")
     line = "RuntimeError: bad request from MARKER-sk-kimi-77"
     entry = json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": "1768356000000000", "_PID": "1"})
     assert f"bad request from {keyring.GONE}" in journal_lines(entry.encode())[0]
-    assert redact.value({"cmdline": ["--api-key", "MARKER-sk-kimi-77"]}) == {"cmdline": ["--api-key", keyring.GONE]}
+    assert redact.value({"cmdline": ["--note", "MARKER-sk-kimi-77"]}) == {"cmdline": ["--note", keyring.GONE]}
     assert plain(line) == f"RuntimeError: bad request from {keyring.GONE}"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from watchdog import keyring
+from watchdog.act import redact
 
 FIELDS: dict[str, str] = {
     "server": "the name of the watched server",
@@ -56,6 +56,9 @@ MESSAGE_IDS: dict[str, str] = {
     "page-refused": "bcea22dd339247c18d1e9566c4638109",
     "record-lost": "920f4e6a40984967ab65a5180dfb39e8",
     "control-lost": "53dc3d4bd91e4041a82eab543821a62f",
+    "control-made": "40a9e049ed1b4beaaf12dce2039fc778",
+    "lock-lost": "c670595c466d48649a112d82d1168d33",
+    "start-refused": "e44252820488487188b7a94d155d6712",
     "internal-fault": "9077691c1711406f85676585f85dbe1f",
     "alert": "0d4da804b3aa42daae6ab460c38f0b74",
     "alert-channel": "9a06eba28f044dbdad960d005878ab21",
@@ -75,7 +78,7 @@ RETRY_S = 0.5
 
 def plain(text: str) -> str:
     """One line without control characters, so that nobody can forge an entry of ours through it; at most `FIELD_LIMIT` long."""
-    text = keyring.struck(text)
+    text = redact.secrets(text)
     clean = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text[:FIELD_LIMIT])
     return clean if len(text) <= FIELD_LIMIT else clean[:-1] + "…"
 

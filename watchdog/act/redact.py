@@ -5,32 +5,17 @@ SGLang writes prompts to its log where it runs with --log-requests ("Receive: ob
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from watchdog import keyring
+from watchdog.act import secret_forms
+from watchdog.act.secret_forms import GONE
 
-GONE = "…"
 LINE_CAP = 8192
 """Characters of a line that are looked at; the rest is dropped first."""
 
-# One value: quoted (also where the closing quote was cut off), or a word; what says that nothing is set may stay.
-_VALUE = r"""("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|(?!None\b|null\b|True\b|False\b|true\b|false\b)[^\s,;)}\]"'&]+)"""
-_SECRET = (
-    r"(?:api[_-]?key|access[_-]key(?:[_-]id)?|private[_-]key|secret[_-]key|secret|password|passwd|passphrase|credentials?"
-    r"|(?:hf|hub|auth|access|refresh|id|session|bearer|api)[_-]token)"
-)
-_NAMED = re.compile(rf"""({_SECRET}['"]?\s{{0,3}}[=:]\s{{0,3}})""" + _VALUE, re.IGNORECASE)
-_FLAG = re.compile(rf"(--[\w-]{{0,40}}?{_SECRET}\s{{1,3}}(?!--))" + _VALUE, re.IGNORECASE)
-_VARIABLE = re.compile(r"((?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)=)" + _VALUE)
-# A search for these is cheaper than the patterns: most lines have none of them.
-_NAMES = ("key", "secret", "passw", "passphrase", "credential", "_token", "-token", "token=")
-_STARTS = ("hf_", "sk-", "nvapi-", "gh", "glpat-", "xox", "AKIA")
 _TEXTS = ("text", "prompt", "content", "messages", "output_str")
-_SCHEME = re.compile(r"\b(Bearer|Basic)\s{1,3}[\w.~+/=-]{4,}", re.IGNORECASE)
-_KNOWN = re.compile(r"\b(hf_|sk-|nvapi-|gh[pousr]_|glpat-|xox[abprs]-|AKIA)[\w-]{8,}")
-_LOGIN = re.compile(r"(://)[^/@\s'\"]+@")
-_QUERY = re.compile(r"([?&](?:key|token|sig|signature|auth)=)[^&\s'\"]+", re.IGNORECASE)
 
 _REQUEST = re.compile(r"""((?:Receive|Finish)(?: \w+)?: obj=\w*|"event": ?"request\.\w+")(.*)""", re.DOTALL)
 _RID = re.compile(r"""\brid['"]?\s?[=:]\s?['"][\w.-]{1,80}['"]""")
@@ -44,22 +29,7 @@ _TEXT = re.compile(
 
 def secrets(text: str) -> str:
     """Text without the keys that we know, and without what looks like keys, tokens, passwords and the logins of addresses."""
-    text = keyring.struck(text)
-    small = text.lower()
-    named = any(name in small for name in _NAMES)
-    if named:  # first, before another pattern takes the flag for a value
-        text = _FLAG.sub(rf"\1{GONE}", text)
-    if "://" in text and "@" in text:
-        text = _LOGIN.sub(rf"\1{GONE}@", text)
-    if "bearer" in small or "basic" in small:
-        text = _SCHEME.sub(rf"\1 {GONE}", text)
-    if any(start in text for start in _STARTS):
-        text = _KNOWN.sub(rf"\1{GONE}", text)
-    if named:
-        text = _QUERY.sub(rf"\1{GONE}", text)
-        text = _VARIABLE.sub(rf"\1{GONE}", text)
-        text = _NAMED.sub(rf"\1{GONE}", text)
-    return text
+    return secret_forms.struck(keyring.struck(text))
 
 
 def prompts(text: str) -> str:
@@ -95,9 +65,18 @@ def value(content: Any) -> Any:
     if isinstance(content, Mapping):
         return {str(name): GONE if _secret(str(name), each) else value(each) for name, each in content.items()}
     if isinstance(content, list | tuple):
-        return [value(each) for each in content]
+        return _words(content)
     return content
 
 
+def _words(content: Sequence[Any]) -> list[Any]:
+    """A list, which may be a command line: what follows the flag of a secret is one."""
+    before = ["", *content]
+    return [
+        GONE if isinstance(flag, str) and isinstance(each, str) and secret_forms.secret_flag(flag) else value(each)
+        for flag, each in zip(before, content, strict=False)
+    ]
+
+
 def _secret(name: str, content: Any) -> bool:
-    return isinstance(content, str) and content != "" and _NAMED.search(f"{name}=x") is not None
+    return isinstance(content, str) and content != "" and secret_forms.secret_name(name)
