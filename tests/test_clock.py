@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from watchdog import clock
-from watchdog.clock import BootClock
+from watchdog.clock import SURE_S, BootClock, FakeClock
 
 
 def test_a_wall_clock_that_is_set_later_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +26,16 @@ def test_a_wall_clock_that_is_set_later_is_believed(monkeypatch: pytest.MonkeyPa
 
     step = timedelta(0)
     assert abs(ours.wall(0.0) - before) < timedelta(seconds=0.5)
+
+
+def test_a_wall_clock_is_sure_when_it_was_not_set_for_a_day() -> None:
+    ours = FakeClock()
+    assert ours.sure() is None
+    ours.advance(SURE_S)
+    assert ours.sure() == ours.wall(SURE_S)
+    ours.origin += timedelta(minutes=5)
+    assert ours.sure() == ours.wall(SURE_S), "a little is nothing"
+    ours.origin += timedelta(days=100)
+    assert ours.sure() is None
+    ours.advance(SURE_S)
+    assert ours.sure() == ours.wall(2 * SURE_S)

@@ -11,6 +11,11 @@ from typing import Protocol
 STEP = timedelta(seconds=1)
 """A wall clock that is off by more was set; by less, the two clocks were only read one after the other, or it is slewed."""
 
+SURE_S = 86400.0
+"""Only a wall clock that was not set for so long may delete what is old: one that is ahead for a moment would delete all."""
+SET = timedelta(hours=1)
+"""Set by less, a wall clock is as sure as before: no age that deletes anything is counted in hours."""
+
 
 class Clock(Protocol):
     """Tells the time; implemented by `BootClock` and, in tests, by `FakeClock`."""
@@ -39,6 +44,23 @@ class Clock(Protocol):
         """The wall-clock time (UTC) of the moment `t`."""
         ...
 
+    def sure(self) -> datetime | None:
+        """The wall-clock time (UTC), once it was not set for `SURE_S` of our own run; None before."""
+        ...
+
+
+class _Steady:
+    """Since when the wall clock goes with the one that neither jumps nor stops."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._origin: datetime | None = None
+
+    def sure(self, origin: datetime, now: float) -> datetime | None:
+        if self._origin is None or abs(origin - self._origin) > SET:
+            self._since, self._origin = now, origin
+        return origin + timedelta(seconds=now) if now - self._since >= SURE_S else None
+
 
 class BootClock:
     """The real clock."""
@@ -46,6 +68,8 @@ class BootClock:
     def __init__(self) -> None:
         self._origin = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._wall = datetime.now(UTC)
+        self._steady = _Steady()
+        self.sure()  # what is read later is compared with this
 
     @property
     def origin(self) -> datetime:
@@ -67,6 +91,9 @@ class BootClock:
     def wall(self, t: float) -> datetime:
         return self.origin + timedelta(seconds=t)
 
+    def sure(self) -> datetime | None:
+        return self._steady.sure(self.origin, self.now())
+
 
 class FakeClock:
     """A clock that a test moves by hand."""
@@ -75,6 +102,8 @@ class FakeClock:
         self.origin = origin
         self._now = 0.0
         self._suspended = 0.0
+        self._steady = _Steady()
+        self.sure()
 
     def advance(self, seconds: float) -> None:
         """Move on by `seconds` (at least 0)."""
@@ -98,3 +127,6 @@ class FakeClock:
 
     def wall(self, t: float) -> datetime:
         return self.origin + timedelta(seconds=t)
+
+    def sure(self) -> datetime | None:
+        return self._steady.sure(self.origin, self._now)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from watchdog.act.command import CommandError, output
 from watchdog.act.evidence import Bundle, collect
 from watchdog.act.scene import Scene
 from watchdog.act.stacks import stacks
-from watchdog.clock import FakeClock
+from watchdog.clock import SURE_S, FakeClock
 from watchdog.judge.verdict import Action, Condition, Intent, Severity, Status
 from watchdog.observation import Cgroup, Gpu, Host, Log, Metrics, Observation, Probe, Proc, Procs, Server, Unit, decode, encode
 
@@ -258,6 +258,29 @@ def test_old_and_large_bundles_go_first(tmp_path: Path) -> None:
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"2026-01-12T00-00-00Z-Hung", "2026-01-13T00-00-00Z-Hung", "mine", "2026-01-01T00-00-00Z-Link"}
     assert bundles.prune(tmp_path / "none", now, 1, 1) == []
+
+
+async def test_a_wall_clock_that_is_ahead_for_a_moment_deletes_no_bundle(tmp_path: Path) -> None:
+    here = scene()
+    clock = here.clock
+    assert isinstance(clock, FakeClock)
+
+    async def kept() -> int:
+        await collect(here, tmp_path, limit_s=5, collectors={})
+        return sum(1 for _ in os.scandir(tmp_path))
+
+    bundles.write(tmp_path, "2025-12-01T00-00-00Z-Hung", {"file": b"x"})
+    clock.advance(SURE_S)
+    assert await kept() == 2
+    clock.origin += timedelta(days=100)
+    assert await kept() == 3, "ahead"
+    clock.origin -= timedelta(days=100)
+    assert await kept() == 4, "and back: not sure for a day"
+    clock.advance(SURE_S)
+    clock.origin += timedelta(days=100)
+    clock.sure()
+    clock.advance(SURE_S)
+    assert await kept() == 2, "it stays there: it is so; only what was made ahead of its time is younger"
 
 
 def test_names_are_safe() -> None:

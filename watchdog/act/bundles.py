@@ -70,10 +70,19 @@ def follow(bundle: Path, lines: list[str]) -> None:
         file.write("".join(f"* {redact.line(' '.join(line.split()), FOLLOWED)}\n" for line in lines))
 
 
-def prune(home: Path, now: datetime, max_bytes: int, max_days: float) -> list[str]:
+def prune(home: Path, now: datetime | None, max_bytes: int, max_days: float) -> list[str]:
     """Remove the oldest bundles until the rest is within its limits, and what a crash left half written. Blocking.
 
-    Only folders with a bundle's name are touched. Returns the names of those that were removed.
+    Only folders with a bundle's name are touched.
+
+    Args:
+        home: the folder of the bundles.
+        now: the time; None where the wall clock is not sure (clock.Clock.sure): then nothing is too old.
+        max_bytes: so much is kept, whatever its age.
+        max_days: so long it is kept.
+
+    Returns:
+        The names of those that were removed.
     """
     bundles: list[tuple[datetime, Path, int]] = []
     removed: list[str] = []
@@ -91,7 +100,7 @@ def prune(home: Path, now: datetime, max_bytes: int, max_days: float) -> list[st
     total = 0
     for made, folder, length in bundles:
         total += length
-        if total > max_bytes or now - made > timedelta(days=max_days):
+        if total > max_bytes or (now is not None and now - made > timedelta(days=max_days)):
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
     return removed

@@ -106,7 +106,7 @@ async def collect(
 def _save(home: Path, name: str, files: Mapping[str, bytes], limits: config.Recording, scene: Scene) -> Path:
     """Blocking: make room, then write."""
     room = limits.incidents_mib * MIB - sum(map(len, files.values()))
-    bundles.prune(home, scene.clock.wall(scene.t), room, limits.incidents_days)
+    bundles.prune(home, scene.clock.sure(), room, limits.incidents_days)
     return bundles.write(home, name, files)
 
 

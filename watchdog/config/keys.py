@@ -186,7 +186,7 @@ class Recording(Section, frozen=True, kw_only=True):
     memory_mib: Annotated[MiB, _doc("…but at most so many MiB of them.")] = 4
     disk_mib: Annotated[MiB, _doc("At most so many MiB of flight record on disk for each server.")] = 256
     incidents_mib: Annotated[MiB, _doc("At most so many MiB of incident bundles for each server.")] = 512
-    incidents_days: Annotated[Count, _doc("Incident bundles are kept for at most so many days.")] = 90
+    incidents_days: Annotated[Count, _doc("Incident bundles are kept for at most so many days, by a wall clock that was not set for a day.")] = 90
 
 
 class Alerting(Section, frozen=True, kw_only=True):

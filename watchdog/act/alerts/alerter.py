@@ -268,7 +268,7 @@ class Alerter:
         """Send a channel's messages in order, one at a time, as long as it takes."""
         box, mail = self._outboxes[channel.name], self._mail[channel.name]
         while True:
-            message = box.head(self._now())
+            message = box.head(self._clock.sure())
             if message is None:
                 mail.clear()
                 await mail.wait()

@@ -48,9 +48,9 @@ class Outbox:
         while len(self.messages) > MAX_MESSAGES:
             self._drop(next((i for i, m in enumerate(self.messages) if m.severity is not Severity.CRITICAL), 0))
 
-    def head(self, now: datetime) -> Message | None:
-        """The message to send next; drops those that are too old."""
-        while self.messages and now - self.messages[0].created > MAX_AGE:
+    def head(self, now: datetime | None) -> Message | None:
+        """The message to send next; drops those that are too old. `now` is None where the wall clock is not sure."""
+        while self.messages and now is not None and now - self.messages[0].created > MAX_AGE:
             self._drop(0)
         return self.messages[0] if self.messages else None
 
