@@ -14,9 +14,11 @@ import pytest
 
 from watchdog import config
 from watchdog import daemon as module
+from watchdog.asking import NAME
 from watchdog.daemon import Daemon
 from watchdog.observation import Gpu, GpuDevice, GpuProc, Log, Observation, Self
 from watchdog.server import owned
+from watchdog.single import TakenError
 
 # dbus-fast leaves the socket of a connection that failed to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning")
@@ -120,6 +122,43 @@ async def test_a_reload_is_told_in_its_order_good_or_bad(made: Made) -> None:
     assert sorted(made.daemon.servers) == ["a", "c"]
     assert made.daemon.servers["a"].watch is watch, "what was known stays known"
     assert made.daemon.whole.daemon.tick_s == 0.7
+
+
+async def test_a_refused_reload_is_seen_until_a_good_one(made: Made) -> None:
+    await made.until(lambda: made.said("READY"))
+    assert made.daemon.describe()["reload_refused"] is None
+    assert b"sglang_watchdog_config_reload_ok 1" in made.daemon._metrics()
+    made.file.write_text("nonsense")
+    assert await made.daemon.reload() is not None
+    assert "config.toml" in made.daemon.describe()["reload_refused"]
+    assert b"sglang_watchdog_config_reload_ok 0" in made.daemon._metrics()
+    assert made.said("STATUS")[-1].startswith("the last reload was refused; a: ")
+    made.file.write_text(TEXT)
+    assert await made.daemon.reload() is None
+    assert made.daemon.describe()["reload_refused"] is None
+    assert "refused" not in made.said("STATUS")[-1]
+
+
+async def test_a_second_daemon_beside_it_is_turned_away(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    await made.until(lambda: made.said("READY"))
+    monkeypatch.setattr(module, "TAKEN_S", 0.0)
+    second = Daemon(config.load(made.file), made.file)
+    with pytest.raises(TakenError):
+        await second.run()
+    assert (made.daemon.runtime_dir / NAME).is_socket()
+    made.daemon._stop.set()  # the second one has taken the signals
+    assert made.task is not None
+    await made.task
+    assert not (made.daemon.runtime_dir / NAME).exists()
+
+
+async def test_its_socket_is_made_anew(made: Made) -> None:
+    await made.until(lambda: made.said("READY"))
+    path = made.daemon.runtime_dir / NAME
+    path.unlink()
+    await made.until(path.exists)
+    await made.stopped()
+    assert not path.exists()
 
 
 async def test_many_reloads_at_once_are_done_one_by_one(made: Made) -> None:

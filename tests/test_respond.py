@@ -263,6 +263,27 @@ async def test_done_means_verified(made: Made, monkeypatch: pytest.MonkeyPatch) 
     assert "42 s after the restart was ordered" in made.said[-1]
 
 
+@pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        ("serving, 3 running", "verified: a new life, serving, 3 running; 42 s after the restart was ordered"),
+        ("blind: we did not run ourselves for 7 s", "verified: a new life; 42 s after the restart was ordered"),
+        ("in doubt: the canary timed out", "verified: a new life; 42 s after the restart was ordered"),
+    ],
+)
+async def test_verified_is_not_said_with_what_speaks_against_it(
+    made: Made, monkeypatch: pytest.MonkeyPatch, sentence: str, told: str
+) -> None:
+    monkeypatch.setattr(respond, "verified", lambda _: True)
+    monkeypatch.setattr(made.watch, "sentence", lambda: sentence)
+    made.order()
+    await made.over()
+    made.unit(NEXT)
+    made.clock.advance(42)
+    made.responder.look_at_recovery()
+    assert made.said[-1] == told
+
+
 async def test_a_life_that_never_proves_itself_is_told(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(respond, "verified", lambda _: False)
     made.order()

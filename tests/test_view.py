@@ -103,6 +103,16 @@ def test_what_a_former_life_answered_is_not_shown_of_this_one(watch: Watch) -> N
     assert list(server_view(watch)["probes"]) == ["health"]
 
 
+@pytest.mark.parametrize(
+    ("probe", "status", "shown"), [("ready", 404, 0), ("ready", 405, 0), ("ready", 503, 1), ("models", 404, 1)]
+)
+def test_what_a_server_does_not_have_is_no_failed_probe(watch: Watch, probe: str, status: int, shown: int) -> None:
+    start(watch)
+    watch.take(Probe(t=watch.clock.now(), inv=INV, probe=probe, outcome="status", status=status, total_s=0.01))
+    view = server_view(watch)
+    assert (len(view["probes"]), len(view["failed_probes"])) == (shown, shown)
+
+
 async def asked(watch: Watch, **request: Any) -> dict[str, Any]:
     server = SimpleNamespace(watch=watch, endpoint=Endpoint(), responder=Responder())
     daemon: Any = SimpleNamespace(servers={"kimi": server}, clock=watch.clock, describe=dict, status=watch.sentence)
@@ -159,6 +169,26 @@ async def test_a_pause_that_is_not_on_disk_is_said(watch: Watch, monkeypatch: py
     monkeypatch.setattr(Responder, "trouble", "No space left on device: free space, or mend its owner and mode")
 
     assert "No space left" in (await asked(watch, command="pause", seconds=600))["warning"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "means"),
+    [
+        ({"command": "pause", "seconds": 600}, "it ends with the daemon"),
+        ({"command": "resume"}, "a daemon that is started anew may be paused again"),
+        ({"command": "operator", "action": "acknowledge"}, "a daemon that is started anew does not know of it"),
+        ({"command": "operator", "action": "repaired"}, "a daemon that is started anew may hold restarts back again"),
+    ],
+)
+async def test_what_the_disk_did_not_take_is_said_in_words_that_fit(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, request_: dict[str, Any], means: str
+) -> None:
+    start(watch)
+    monkeypatch.setattr(Responder, "trouble", "Read-only file system: see whether its disk is well")
+
+    answer = await asked(watch, **request_)
+
+    assert answer["warning"] == f"it is not on disk: {means} (kimi: Read-only file system: see whether its disk is well)"
 
 
 def test_a_draft_model_that_is_loaded_after_the_graphs_does_not_take_the_start_back(watch: Watch) -> None:

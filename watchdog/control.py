@@ -7,16 +7,20 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from watchdog.asking import NAME, REQUEST_LIMIT_S
 from watchdog.log import get
+from watchdog.single import TakenError, listener
 
 LINE_LIMIT = 64 * 1024
 CALLERS = 16
 """So many are answered at once; whoever comes on top of them is turned away."""
+WAITING = 100
+"""So many may wait to be answered."""
 
 Answerer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -28,32 +32,92 @@ class Control:
         self._path = folder / NAME
         self._answer = answer
         self._server: asyncio.Server | None = None
+        self._own: tuple[int, int] | None = None
+        """Device and inode of our socket while it should be there."""
+        self._told = ""
         self._callers = 0
+
+    def check(self) -> None:
+        """See that no other daemon listens here.
+
+        Raises:
+            TakenError: one does.
+        """
+        with contextlib.suppress(OSError):  # `_listen` tells of it
+            taken, pid = listener(self._path)
+            if taken:
+                raise TakenError(pid, self._path)
 
     async def __aenter__(self) -> "Control":
         """Begin to listen. Without a socket the daemon still watches, and says so."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
-            before = os.umask(0o177)
-            try:
-                self._server = await asyncio.start_unix_server(self._serve, self._path, limit=LINE_LIMIT)
-            finally:
-                os.umask(before)
-        except OSError as e:
-            get().error(
-                "control-lost",
-                message=f"{self._path} cannot be listened on ({e.strerror or e}): `status` and `pause` will not work; "
-                "mend the folder's owner and mode (RuntimeDirectory=)",
-            )
+        await self.look()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._close()
+
+    async def look(self) -> None:
+        """Listen anew where the socket was taken away. To be called now and then: it costs a look at one file."""
+        if self._own is not None and self._found() == self._own:
+            return
+        lost = self._own is not None
+        self._close()
+        try:
+            await self._listen()
+        except TakenError as e:
+            self._tell(str(e))
+        except OSError as e:
+            self._tell(
+                f"{self._path} cannot be listened on ({e.strerror or e}): `status` and `pause` will not work; "
+                "mend the folder's owner and mode (RuntimeDirectory=), or start the daemon anew if the folder was removed"
+            )
+        else:
+            if lost or self._told:
+                get().warning("control-made", message=f"{self._path} was lost, and is listened on again")
+            self._told = ""
+
+    def _tell(self, why: str) -> None:
+        if why != self._told:
+            self._told = why
+            get().error("control-lost", message=why)
+
+    async def _listen(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        taken, pid = listener(self._path)
+        if taken:
+            raise TakenError(pid, self._path)
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        # Not by asyncio, which would remove whatever socket is there by then.
+        with contextlib.ExitStack() as undo:
+            s = undo.enter_context(socket.socket(socket.AF_UNIX))
+            before = os.umask(0o177)
+            try:
+                s.bind(str(self._path))
+            finally:
+                os.umask(before)
+            s.listen(WAITING)
+            self._server = await asyncio.start_unix_server(self._serve, sock=s, backlog=WAITING, limit=LINE_LIMIT)
+            self._own = self._found()
+            undo.pop_all()
+
+    def _found(self) -> tuple[int, int] | None:
+        """Device and inode of what lies at our path; None for nothing."""
+        try:
+            there = os.lstat(self._path)
+        except OSError:
+            return None
+        return there.st_dev, there.st_ino
+
+    def _close(self) -> None:
+        """Listen no more, and remove the socket if it is ours: another daemon's stays."""
         if self._server is not None:
             self._server.close()
-            with contextlib.suppress(OSError):
-                self._path.unlink()
+            self._server = None
+            if self._found() == self._own:
+                with contextlib.suppress(OSError):
+                    self._path.unlink()
+        self._own = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._callers += 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from watchdog import __version__, config
+from watchdog.act import redact
 from watchdog.act.notify import Notifier
 from watchdog.act.rights import rights
 from watchdog.background import Background
@@ -34,6 +35,7 @@ from watchdog.people import People
 from watchdog.requests import Requests
 from watchdog.respond import Responder
 from watchdog.server import Server, owned
+from watchdog.single import TAKEN_S, TakenError, alone
 from watchdog.sources import Run, ended, running
 from watchdog.systemd import Bus
 from watchdog.watch import Watch
@@ -52,6 +54,8 @@ RELOAD_LIMIT_S = 5.0
 STOP_LIMIT_S = 2.0
 LAST_FLUSH_S = 1.0
 KEYS_LIMIT_S = 3.0
+REFUSED_LIMIT = 600
+"""Characters of why a configuration was refused that `status` shows."""
 
 
 def folders(whole: config.Config) -> tuple[Path, Path]:
@@ -88,6 +92,8 @@ class Daemon:
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._reloading = asyncio.Lock()
+        self.reload_refused: str | None = None
+        """Why the configuration of the last reload was kept out."""
         self._ask_rights_now = asyncio.Event()
         self._self_source: SelfSource | None = None
         self._kernel: KernelSource | None = None
@@ -95,6 +101,7 @@ class Daemon:
         self._web: Web | None = None
         self._web_task: asyncio.Task[None] | None = None
         self._keeper = Keeper(self.clock, lambda: list(self.servers.values()))
+        self._control = Control(self.runtime_dir, self.requests.answer)
         self._host_seen = (False, False)
         self._ticked_at = self._bus_seen_at = self.clock.now()
 
@@ -104,6 +111,7 @@ class Daemon:
         """Run until told to stop.
 
         Raises:
+            TakenError: another daemon is at work here.
             Exception: a fault of the daemon's own loops, which systemd's Restart= has to mend.
         """
         faulthandler.enable()  # systemd's watchdog sends SIGABRT: the journal then gets our stacks
@@ -111,8 +119,15 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        patience_s = TAKEN_S if self.notifier.enabled else 0.0
+        try:
+            lock = await alone(self.state_dir, self._control.check, patience_s, self._stop, self.notifier.waiting)
+        except TakenError:
+            if self._stop.is_set():
+                return
+            raise
         self._tasks = tasks = Background()
-        async with Control(self.runtime_dir, self.requests.answer):
+        async with self._control:
             self._ticked_at = self._bus_seen_at = self.clock.now()
             tasks.create_task(self.bus.run(), name="bus")
             await self._learn_keys()
@@ -133,6 +148,8 @@ class Daemon:
                 self.notifier.stopping("stopping")
                 await self._end(tasks)
         self.notifier.close()
+        if lock is not None:
+            os.close(lock)
 
     async def _end(self, tasks: Background) -> None:
         """Write down what must survive, and end; whatever hangs is left behind."""
@@ -224,7 +241,8 @@ class Daemon:
         runs = [*self.shared, *(r for s in self.servers.values() for r in s.runs)]
         counts = self.people.alerter.counts() if self.people is not None else None
         lag_s = max(0.0, self.clock.now() - self._ticked_at - STEP_S)
-        return render(figures(self.clock, [s.watch for s in self.servers.values()], runs, counts, lag_s))
+        watches = [s.watch for s in self.servers.values()]
+        return render(figures(self.clock, watches, runs, counts, lag_s, reload_ok=self.reload_refused is None))
 
     def _taker(self, server: Server) -> Callable[[Observation], None]:
         def take(x: Observation) -> None:
@@ -281,6 +299,7 @@ class Daemon:
             self._look_at_host(now)
             if now - judged >= self.whole.daemon.tick_s:
                 judged = now
+                await self._control.look()
                 for server in self.servers.values():
                     server.watch.tick()
                     server.responder.look_at_recovery()
@@ -309,10 +328,11 @@ class Daemon:
     def status(self) -> str:
         """One sentence on every server, the first that is ill in front."""
         watches = [s.watch for s in self.servers.values()]
+        refused = "the last reload was refused; " if self.reload_refused is not None else ""
         if len(watches) == 1:
-            return watches[0].sentence()
+            return refused + watches[0].sentence()
         ordered = sorted(watches, key=lambda w: w.ill(), reverse=True)
-        return " · ".join(f"{w.server.name}: {w.sentence()}" for w in ordered)
+        return refused + " · ".join(f"{w.server.name}: {w.sentence()}" for w in ordered)
 
     async def _ask_rights(self) -> None:
         """Learn by day whether we may restart by night."""
@@ -339,8 +359,10 @@ class Daemon:
             except Exception as e:  # noqa: BLE001  # whatever a file can do to its reader, it must not end the daemon
                 refused = str(e) if isinstance(e, config.ConfigError) else f"it cannot be read ({type(e).__name__}: {e})"
                 self.log.error("reload-refused", message=f"the new configuration is kept out: {refused}")  # noqa: TRY400
+                self.reload_refused = refused
                 return refused
             else:
+                self.reload_refused = None
                 await self._take_up(whole)
                 self.log.info("reloaded", message=f"configuration read again from {self.path}")
                 return None
@@ -397,6 +419,7 @@ class Daemon:
             "pid": os.getpid(),
             "up_s": round(now, 1),
             "alive": self.alive(now),
+            "reload_refused": redact.line(self.reload_refused, REFUSED_LIMIT) if self.reload_refused is not None else None,
             "sources": [
                 {"name": r.source.name, "beat_age_s": round(now - r.beat_at, 1), "falls": r.falls, "error": r.error} for r in runs
             ],

@@ -12,7 +12,15 @@ from watchdog.watch import Watch
 from watchdog.web.metrics import Figures, ServerFigures
 
 
-def figures(clock: Clock, watches: Sequence[Watch], runs: Sequence[Run], counts: Counts | None, tick_lag_s: float) -> Figures:
+def figures(
+    clock: Clock,
+    watches: Sequence[Watch],
+    runs: Sequence[Run],
+    counts: Counts | None,
+    tick_lag_s: float,
+    *,
+    reload_ok: bool = True,
+) -> Figures:
     """Everything that GET /metrics shows.
 
     Args:
@@ -21,6 +29,7 @@ def figures(clock: Clock, watches: Sequence[Watch], runs: Sequence[Run], counts:
         runs: all sources; of several of one name, one that fails counts.
         counts: of the alert channels.
         tick_lag_s: how late the last tick was, in seconds.
+        reload_ok: whether the last configuration that was read was taken.
     """
     up: dict[str, bool | None] = {}
     for r in runs:
@@ -29,6 +38,7 @@ def figures(clock: Clock, watches: Sequence[Watch], runs: Sequence[Run], counts:
         version=__version__,
         python=platform.python_version(),
         started=clock.wall(0.0).timestamp(),
+        reload_ok=reload_ok,
         sources=up,
         tick_lag_s=tick_lag_s,
         dropped=sum(w.recorder.dropped for w in watches),

@@ -58,6 +58,14 @@ FIELDS: dict[str, dict[str, Field]] = {
 }
 """Command → its fields. One that is null counts as left out; one that is not here is refused, since it would be overlooked."""
 
+FORGOTTEN = {
+    "pause": "it ends with the daemon",
+    "resume": "a daemon that is started anew may be paused again",
+    "acknowledge": "a daemon that is started anew does not know of it",
+    "repaired": "a daemon that is started anew may hold restarts back again",
+}
+"""A person's word → what it means that the disk did not take it."""
+
 
 def checked(request: dict[str, Any]) -> dict[str, Any]:
     """The request without the fields that are null.
@@ -158,7 +166,7 @@ class Requests:
             if s.responder.trouble is not None:
                 unsaved.append(f"{s.watch.server.name}: {s.responder.trouble}")
         done: dict[str, Any] = {"done": action, "servers": [s.watch.server.name for s in chosen]}
-        return {**done, "warning": f"it is not on disk and ends with the daemon ({'; '.join(unsaved)})"} if unsaved else done
+        return {**done, "warning": f"it is not on disk: {FORGOTTEN[action]} ({'; '.join(unsaved)})"} if unsaved else done
 
     async def _reload(self, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         refused = await self._daemon.reload()

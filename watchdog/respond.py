@@ -266,7 +266,9 @@ class Responder:
         life = watch.engine.facts.life
         if life.inv is not None and life.inv != order.inv and verified(watch):
             ready = "" if life.ready_at is None or life.since is None else f", ready after {span(life.ready_at - life.since)}"
-            said = f"verified: a new life{ready}, {watch.sentence()}; {span(took_s)} after the restart was ordered"
+            # The sentence may tell of something else, such as that we were blind: beside "verified" that contradicts itself.
+            how = f", {sentence}" if (sentence := watch.sentence()).startswith("serving") else ""
+            said = f"verified: a new life{ready}{how}; {span(took_s)} after the restart was ordered"
             watch.log.info("verified", message=said, reason=order.reason, invocation=watch.target.inv)
             if self._people is not None:
                 self._people.recovered(watch, said)

@@ -76,8 +76,10 @@ def server_view(watch: Watch) -> dict[str, Any]:
             "host": _host(watch),
         },
         "gpus": _gpus(watch),
-        "probes": {name: _probe(watch, p) for name, p in watch.last_probes.items() if p.inv in (None, f.life.inv)},
-        "failed_probes": [_probe(watch, p) for p in watch.failed_probes],
+        "probes": {
+            name: _probe(watch, p) for name, p in watch.last_probes.items() if p.inv in (None, f.life.inv) and not _absent(p)
+        },
+        "failed_probes": [_probe(watch, p) for p in watch.failed_probes if not _absent(p)],
         "restarts": [{"at": _at(watch, r.t), "reason": r.reason, "dry": r.dry, "proven": r.proven} for r in ledger.restarts],
         "incidents": [_incident(watch, i) for i in watch.incidents.all],
         "observed": _observed(watch, now),
@@ -180,6 +182,11 @@ def _at(watch: Watch, t: float | None) -> str | None:
 
 def _age(now: float, t: float | None) -> float | None:
     return None if t is None else round(now - t, 1)
+
+
+def _absent(p: Probe) -> bool:
+    """Whether it asked for what this server does not have: SGLang has /ready since 0.5.20."""
+    return p.probe == "ready" and p.status in (404, 405)
 
 
 def _probe(watch: Watch, p: Probe) -> dict[str, Any]:

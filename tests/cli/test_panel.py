@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.views import ILL, STARTING, condition, view
 from watchdog.cli.explained import explained
-from watchdog.cli.panel import bar, ill, panel
+from watchdog.cli.panel import bar, ill, panel, refused
 
 
 def text(shown: dict[str, Any], columns: int = 120) -> str:
@@ -120,3 +120,10 @@ def test_explain_tells_what_fails_first() -> None:
         "SpeculationEffective unknown"
     )
     assert said.index("SpeculationEffective") < said.index("UnitActive holds")
+
+
+def test_a_refused_reload_is_told_beside_the_servers() -> None:
+    assert refused({"daemon": {}}, 120, on=False) == refused({"daemon": {"reload_refused": None}}, 120, on=False) == []
+    [told] = refused({"daemon": {"reload_refused": "it is\x1b[2J no TOML"}}, 120, on=False)
+    assert told.splitlines()[0].startswith("the last reload was refused")
+    assert told.splitlines()[1] == "refused     it is\ufffd[2J no TOML"

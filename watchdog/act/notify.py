@@ -38,6 +38,10 @@ class Notifier:
         """READY=1 with a status: start-up, or a reload, is over. Whether it was sent, here and below."""
         return self._send("READY=1", _status(status))
 
+    def waiting(self, status: str) -> bool:
+        """STATUS= before the start-up is over."""
+        return self._send(_status(status))
+
     def tell(self, status: str, *, alive: bool) -> bool:
         """STATUS=, one line for people, and if `alive` WATCHDOG=1 where systemd asks for it."""
         return self._send(_status(status), *(("WATCHDOG=1",) if alive and self.interval_s is not None else ()))

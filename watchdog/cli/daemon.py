@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from watchdog import config, log
-from watchdog.cli.exits import INTERNAL, OK
+from watchdog.cli.exits import INTERNAL, OK, TAKEN
 from watchdog.cli.options import config_option
+from watchdog.single import TakenError
 
 M_ARENA_MAX = -8  # malloc.h of glibc
 
@@ -21,7 +22,9 @@ def add(commands: Any) -> None:
     p = commands.add_parser(
         "run",
         help="run the daemon (systemd does this)",
-        description="Run the daemon until SIGTERM. SIGHUP reads the configuration again.",
+        description="Run the daemon until SIGTERM. SIGHUP reads the configuration again.\n\n"
+        "Exit status: 0 it was told to end, 75 another daemon is at work on the same state or runtime directory, "
+        "78 the configuration has faults.",
     )
     config_option(p)
     p.set_defaults(run=run)
@@ -47,6 +50,8 @@ async def _run(daemon: Any) -> NoReturn:
     try:
         await daemon.run()
         status = OK
+    except TakenError:  # the daemon has told of it
+        status = TAKEN
     except Exception as e:  # noqa: BLE001
         last = traceback.extract_tb(e.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"

@@ -9,6 +9,8 @@ TIMEOUT = 3
 """`wait` only: the time that it was given is over."""
 INTERNAL = 70
 """A fault of this program (EX_SOFTWARE of sysexits.h)."""
+TAKEN = 75
+"""`run` only: another daemon is at work in its place (EX_TEMPFAIL of sysexits.h): systemd starts it again later."""
 USAGE = 78
 """A configuration that cannot be used (EX_CONFIG of sysexits.h): systemd does not start the daemon again for it."""
 INTERRUPTED = 130

@@ -37,6 +37,15 @@ def panel(view: dict[str, Any], columns: int, on: bool) -> str:
     return "\n".join(_line(label, text, colour, columns, on) for label, text, colour in lines)
 
 
+def refused(answer: dict[str, Any], columns: int, on: bool) -> list[str]:
+    """That the last reload was refused, from the answer to `status`; empty if it was not."""
+    why = answer.get("daemon", {}).get("reload_refused")  # a daemon of an older version does not tell
+    if not why:
+        return []
+    said = "the last reload was refused, the configuration before it goes on; `check-config` says what is wrong"
+    return ["\n".join((_line("", said, "bad", columns, on), _line("refused", str(why), "", columns, on)))]
+
+
 def _line(label: str, text: str, kind: str, columns: int, on: bool) -> str:
     room = columns - (LABEL if label else 0)
     text = plain(text)

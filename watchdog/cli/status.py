@@ -8,7 +8,7 @@ from watchdog.cli.exits import FAILED, OK
 from watchdog.cli.explained import explained, restart
 from watchdog.cli.link import asked
 from watchdog.cli.options import command, config_option, json_option, server_option
-from watchdog.cli.panel import ill, panel
+from watchdog.cli.panel import ill, panel, refused
 
 
 def add(commands: Any) -> None:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         screen.print_json(answer)
     else:
         on, columns = screen.colours(), screen.width()
-        print("\n\n".join(panel(s, columns, on) for s in servers))
+        print("\n\n".join([panel(s, columns, on) for s in servers] + refused(answer, columns, on)))
     return FAILED if any(ill(s) for s in servers) else OK
 
 

@@ -10,7 +10,7 @@ from watchdog.cli import screen
 from watchdog.cli.exits import OK, CommandError
 from watchdog.cli.link import asked
 from watchdog.cli.options import command, config_option, json_option, server_option
-from watchdog.cli.panel import panel
+from watchdog.cli.panel import panel, refused
 from watchdog.cli.words import limit
 from watchdog.wording import gist
 
@@ -60,7 +60,7 @@ def _live(args: argparse.Namespace) -> int:
         columns, on = screen.width(), screen.colours()
         try:
             answer = asked(args.config, {"command": "status", "server": args.server})
-            text = "\n\n".join(panel(s, columns, on) for s in answer["servers"])
+            text = "\n\n".join([panel(s, columns, on) for s in answer["servers"]] + refused(answer, columns, on))
         except CommandError as e:
             text = screen.paint(screen.plain(str(e)), "bad", on)
         clock = time.strftime("%H:%M:%S")
