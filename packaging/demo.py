@@ -197,7 +197,7 @@ def play(story: Story, box: Box) -> int:
     page = (bundle / "summary.md").read_text(encoding="utf-8")
     followed = page.rpartition("## What followed")
     print(f"\n{indented(page.partition('## Versions')[0])}{indented(''.join(followed[1:]))}")
-    print(f"See also: {COMMAND.relative_to(ROOT)} replay {bundle.relative_to(ROOT)}/record.jsonl.gz")
+    print(f"See also: {COMMAND.relative_to(ROOT)} replay {bundle.relative_to(ROOT)}/record.jsonl.gz --timeline")
     return 0
 
 

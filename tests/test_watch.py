@@ -5,14 +5,18 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+import tests.incidents.cases_hang  # noqa: F401  # its cases are known when it is imported
+from tests.incidents.case import CASES
 from watchdog import config, keyring
 from watchdog.act import redact
 from watchdog.clean import without_secrets
 from watchdog.clock import FakeClock
-from watchdog.judge.verdict import Condition, Intent, Status
+from watchdog.judge.verdict import Action, Condition, Intent, Status
 from watchdog.observation import Acted, Answer, Kernel, Log, Metrics, Observation, Operator, Probe, Self, Server, Unit
+from watchdog.replay import Record, replay, settings_of
 from watchdog.sglang.loglines import classify
 from watchdog.view import server_view
 from watchdog.watch import Watch
@@ -260,3 +264,56 @@ def test_to_act_ends_the_observing(tmp_path: Path) -> None:
     made.clock.advance(5.0)
     assert made.watch.observed_s() == 5.0
     assert made.watch.snapshot_state().observed_s == 5.0
+
+
+@pytest.mark.parametrize("hang_s", [20.0, 60.0])
+def test_the_record_cut_at_a_decision_shows_it_by_the_settings_that_made_it(tmp_path: Path, hang_s: float) -> None:
+    """As a bundle has it: the daemon judges at any moment, mostly after the last observation and off the grid of a replay."""
+    played = CASES["hang-zero-use"].sim("plain", 7).out
+    cut: dict[float, list[bytes]] = {}
+
+    def decided(watch: Watch, t: float, intent: Intent) -> None:
+        if intent.action is Action.RESTART and t not in cut:
+            cut[t] = watch.recorder.lines(t - 1800.0, until=t)
+
+    clock = FakeClock()
+    server = config.Server(name="kimi", unit="kimi.service", judge=config.Judging(hang_s=hang_s))
+    whole = config.Config(daemon=config.Daemon(tick_s=1.0), servers=[server])
+    watch = Watch(server, whole, tmp_path, clock, decided)
+    for x in played:
+        while clock.now() + 0.7 < x.t:
+            clock.advance(0.7)
+            watch.tick()
+        clock.advance(max(0.0, x.t - clock.now()))
+        watch.take(x)
+    t, lines = next(iter(cut.items()))
+    file = tmp_path / "cut.jsonl"
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    record = Record(file)
+    settings = settings_of(record.header)
+    assert (settings.judge.hang_s, settings.tick_s) == (hang_s, 1.0)
+    told = list(replay(record, settings))
+    restarts = [line["t"] for line in told if line.get("action") == "restart"]
+    assert len(restarts) == 1
+    assert t - 1.0 <= restarts[0] <= t
+    assert (told[-1]["restarts"], told[-1]["t"]) == (1, round(t, 3))
+
+
+def test_the_header_has_no_default_and_follows_a_reload(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+
+    def headers() -> list[dict[str, object]]:
+        if (work := made.watch.recorder.pending()) is not None:
+            work()
+        return [Record(file).header.config for file in sorted(tmp_path.glob("flight/*.jsonl*"))]
+
+    made.serving()
+    assert headers() == [{}]
+    server = msgspec.structs.replace(made.watch.server, judge=config.Judging(hang_s=90.0))
+    made.clock.advance(5.0)
+    made.watch.reconfigure(server, config.Config(servers=[server]))
+    made.take(Log(t=5.0, inv=LIFE, message="a line"))
+    assert headers() == [{}, {"judge": {"hang_s": 90.0}}]
+    made.watch.reconfigure(server, config.Config(servers=[server]))
+    made.take(Log(t=6.0, inv=LIFE, message="a line"))
+    assert len(headers()) == 2, "a reload that changes nothing begins no new segment"

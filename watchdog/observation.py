@@ -381,6 +381,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         started: wall-clock moment (RFC 3339, UTC) of t = 0.
         config: settings that the record is to be judged with, laid over the defaults (keys of the configuration file).
         history: "mid-life" where the record begins in the middle of the server's life.
+        until: the moment to which it is complete, where it was cut out of a longer one: it was judged then too.
     """
 
     record: Literal["flight"] = msgspec.field(default_factory=lambda: "flight")
@@ -392,6 +393,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     boot_id: str | None = None
     config: dict[str, Any] = msgspec.field(default_factory=dict)
     history: str | None = None
+    until: float | None = None
 
 
 _decoder = msgspec.json.Decoder(AnyObservation)

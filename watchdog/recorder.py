@@ -7,6 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -56,9 +57,16 @@ class Recorder:
         self._pending_bytes = 0
         self._segment: Path | None = None
         self._segment_bytes = 0
+        self._renew = False
         self.dropped = 0
         self.trouble: str | None = None
         self.history: str | None = None
+
+    def judged_with(self, settings: dict[str, Any]) -> None:
+        """From now on the header says these settings; what is on disk keeps those that it was judged with."""
+        if settings != self._header.config:
+            self._header = msgspec.structs.replace(self._header, config=settings)
+            self._renew = True
 
     def take(self, x: Observation) -> None:
         """Keep one observation."""
@@ -88,14 +96,19 @@ class Recorder:
         self._memory.clear()
         self._memory_bytes = 0
 
-    def lines(self, since: float = float("-inf")) -> list[bytes]:
-        """The record in memory from `since` on, and at most a block more: a header line, then the observations."""
+    def lines(self, since: float = float("-inf"), until: float | None = None) -> list[bytes]:
+        """The record in memory from `since` to `until`, and at most a block more: a header line, then the observations."""
         newest = self._memory[-1][0] if self._memory else self._packed[-1].until if self._packed else 0.0
         since = max(since, newest - self._settings.memory_s)
         kept = [line for b in self._packed if b.until >= since for line in zlib.decompress(b.data).split(b"\n")]
         oldest = self._packed[0].since if self._packed else self._memory[0][0] if self._memory else since
         header = msgspec.structs.replace(self._header, history=self.history) if since > oldest else self._header
-        return [encode(header), *kept, *(line for t, line in self._memory if t >= since)]
+        end = float("inf") if until is None else until
+        return [
+            encode(msgspec.structs.replace(header, until=until)),
+            *kept,
+            *(line for t, line in self._memory if since <= t <= end),
+        ]
 
     def pending(self) -> Callable[[], None] | None:
         """What is to be done on disk, as a function for a thread; None if there is nothing to do."""
@@ -106,7 +119,8 @@ class Recorder:
 
     def _write(self, lines: list[bytes]) -> None:
         try:
-            if self._segment is None or self._segment_bytes > SEGMENT:
+            if self._segment is None or self._segment_bytes > SEGMENT or self._renew:
+                self._renew = False
                 self._next_segment()
             assert self._segment is not None
             with self._segment.open("ab") as f:

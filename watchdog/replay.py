@@ -16,7 +16,7 @@ from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.explain import explain
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.ledger import Ledger
-from watchdog.judge.verdict import Action, Severity
+from watchdog.judge.verdict import Action, Event, Severity
 from watchdog.observation import KINDS, Header, Observation, decode
 
 MAX_LINE_BYTES = 16 << 20
@@ -204,6 +204,21 @@ def settings_of(header: Header, table: dict[str, Any] | None = None) -> Settings
     return Settings(judge=judge, restart=restart, tick_s=parsed.daemon.tick_s)
 
 
+def config_of(settings: Settings) -> dict[str, Any]:
+    """What a header says of the settings: those that are not the defaults, so that a later version can read it."""
+    found = {
+        "daemon": _changed(config.Daemon(tick_s=settings.tick_s)),
+        "judge": _changed(settings.judge),
+        "restart": _changed(settings.restart),
+    }
+    return {table: keys for table, keys in found.items() if keys}
+
+
+def _changed(section: config.Section) -> dict[str, Any]:
+    usual = msgspec.to_builtins(type(section)())
+    return {key: value for key, value in msgspec.to_builtins(section).items() if value != usual[key]}
+
+
 def engine_of(record: Record, settings: Settings, ledger: Ledger | None = None, learned: Learned | None = None) -> Engine:
     """The engine that judges a record."""
     return Engine(settings, ledger, learned, mid_life=record.header.history == "mid-life")
@@ -220,7 +235,7 @@ def explained_at(record: Record, settings: Settings, t: float) -> dict[str, Any]
         for _ in engine.observe(x):
             pass
     else:
-        t = last
+        t = max(last, _end(record, last))
     for _ in engine.tick(t):
         pass
     return explain(engine, t)
@@ -233,14 +248,22 @@ def replay(
     engine = engine_of(record, settings, ledger, learned)
     count = restarts = alerts = 0
     last = 0.0
-    for x in record:
-        count += 1
-        last = x.t
-        for event in engine.observe(x):
-            if event.intent is not None:
-                restarts += event.intent.action is Action.RESTART
-                alerts += event.intent.action is Action.ALERT and event.intent.severity is not Severity.INFO
-            yield event.as_line()
+
+    def events() -> Iterator[Event]:
+        nonlocal count, last
+        for x in record:
+            count += 1
+            last = x.t
+            yield from engine.observe(x)
+        if count and record.header.until is not None:
+            last = _end(record, last)
+            yield from engine.tick(last)
+
+    for event in events():
+        if event.intent is not None:
+            restarts += event.intent.action is Action.RESTART
+            alerts += event.intent.action is Action.ALERT and event.intent.severity is not Severity.INFO
+        yield event.as_line()
     yield {
         "event": "end",
         "t": round(last, 3),
@@ -249,3 +272,9 @@ def replay(
         "restarts": restarts,
         "alerts": alerts,
     }
+
+
+def _end(record: Record, last: float) -> float:
+    """The moment to which a record is judged: its last observation's, or the one at which it was cut, if that is near."""
+    until = record.header.until
+    return until if until is not None and not _wrong_time(until, last) else last

@@ -122,7 +122,7 @@ class Responder:
                 inv=watch.target.inv,
                 latest=dict(watch.latest),
                 conditions=list(watch.engine.conditions.values()),
-                record=watch.recorder.lines(t - RECORD_S),
+                record=watch.recorder.lines(t - RECORD_S, until=t),
             )
             bundle = await evidence.collect(scene, self._home, limit_s=limit, limits=self._whole.record)
         except Exception as e:  # noqa: BLE001  # evidence is wanted, but nothing may hang on it

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from watchdog import config
+from watchdog.act import redact
 from watchdog.clean import without_secrets
 from watchdog.clock import Clock
 from watchdog.incidents import Incidents
@@ -21,6 +22,7 @@ from watchdog.log import get
 from watchdog.observation import Acted, Header, Job, Observation, Operator, Probe, Self, Unit
 from watchdog.observe.source import Target
 from watchdog.recorder import Recorder
+from watchdog.replay import config_of
 from watchdog.state import Saved, StateFile, boot_id
 from watchdog.tally import Tally
 
@@ -82,9 +84,10 @@ class Watch:
         header = Header(
             server=server.name,
             unit=server.unit,
-            base_url=server.base_url,
+            base_url=redact.secrets(server.base_url),
             started=clock.wall(0.0).isoformat().replace("+00:00", "Z"),
             boot_id=boot_id(),
+            config=config_of(self.engine.settings),
         )
         self.recorder = Recorder(home / "flight", header, whole.record, clock)
         self.latest: dict[type[Observation], Observation] = {}
@@ -120,6 +123,7 @@ class Watch:
         self.target.server = server
         self.mode = server.mode or whole.daemon.mode
         self.engine.settings = self._settings(whole)
+        self.recorder.judged_with(config_of(self.engine.settings))
 
     # ---- observe and judge
 
