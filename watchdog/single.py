@@ -34,7 +34,9 @@ class TakenError(Exception):
     def __init__(self, pid: int | None, where: Path) -> None:
         who = "another sglang-watchdog" if pid is None else f"another sglang-watchdog (PID {pid})"
         stop = "systemctl stop sglang-watchdog" if pid is None else f"systemctl stop sglang-watchdog, or kill {pid}"
-        super().__init__(f"{who} has {where}: stop it first ({stop}), or give this one a state_dir and a runtime_dir of its own")
+        super().__init__(
+            f"{who} has {where}: stop one of the two ({stop}), or give this one a state_dir and a runtime_dir of its own"
+        )
 
 
 class Unlocked(Exception):  # noqa: N818  # no failure: one goes on without the lock
