@@ -297,9 +297,9 @@ class Daemon:
             self._notice_gap(now)
             self._ticked_at = now
             self._look_at_host(now)
+            await self._control.look()
             if now - judged >= self.whole.daemon.tick_s:
                 judged = now
-                await self._control.look()
                 for server in self.servers.values():
                     server.watch.tick()
                     server.responder.look_at_recovery()
