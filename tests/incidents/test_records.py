@@ -128,6 +128,18 @@ def test_a_job_whose_end_was_missed_does_not_make_us_stand_down_for_ever() -> No
     assert stand_down(j.engine.facts, j.end) is None
 
 
+def test_a_start_that_dies_at_once_five_times_is_not_restarted_in_vain() -> None:
+    """An import that fails, RestartSec=1; of the fourth death the last line came before systemd's word of its life."""
+    j = Judged("start-limit-at-once")
+
+    assert [(action, reason) for action, reason, _ in j.intents("restart", "withhold", "alert")] == [
+        ("alert", "ServerDied"),
+        ("withhold", "SameEarlyDeath"),
+    ]
+    assert "5 times in a row" in next(v.message for v in j.engine.verdicts if v.type == "Restartable")
+    assert "its start limit is hit" in j.conditions("UnitActive")[-1]
+
+
 @pytest.mark.parametrize("path", sorted(RECORDS.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_records_are_small_and_tell_of_no_place(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -1,10 +1,13 @@
 """The processes of the server: is every rank still there, does one die and not end, is a compiler at work?"""
 
+from collections.abc import Sequence
+
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import DEATHS_OF_CHILDREN, ENDS_S, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.judge.vetoes import OOM_ADVICE
 from watchdog.observation import Proc
+from watchdog.sglang import processes
 from watchdog.wording import ago, counted, quoted, span
 
 SPARED_S = 25.0
@@ -20,6 +23,8 @@ def judge(f: Facts, now: float) -> Verdict:
     kind = "ProcessesPresent"
     r = f.ranks
     phase = f.life.phase()
+    if f.life.looping(now):
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRunning", message="The server dies soon after each start.")
     if phase not in (Phase.SERVING, Phase.STARTING):
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRunning", message=f"The server is {phase.value}.")
     dying = _dying(f, now)
@@ -30,17 +35,18 @@ def judge(f: Facts, now: float) -> Verdict:
             type=kind, status=Status.UNKNOWN, reason="NotSeen", message="The unit's processes have not been looked at yet."
         )
     gone = r.gone(now)
+    absent = _absent(f)
     if not gone and not r.known:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No engine process was seen yet.")
-    if not gone:
+    if not gone and not absent:
         return Verdict(
             type=kind,
             status=Status.TRUE,
             reason="AllPresent",
             message=f"{counted(len(r.known), 'engine process', 'engine processes')}, all present.",
         )
-    killed = _killed(f, gone)
-    names = _names(gone) + (f", {killed}" if killed is not None else "")
+    killed = _killed(f, gone) if gone else None
+    names = _names(gone, absent) + (f", {killed}" if killed is not None else "")
     message = f"Gone from the unit while its main process lives on: {names}; nobody will answer for it."
     if f.life.arg("dp_size", 1) not in (1, None) and not f.life.arg("enable_dp_attention"):
         message = f"Gone from the unit: {names}; one data-parallel replica is dead, its requests hang, the others serve."
@@ -50,14 +56,29 @@ def judge(f: Facts, now: float) -> Verdict:
         message=message,
         severity=Severity.CRITICAL,
         advice=OOM_ADVICE if killed is not None else "Look at the kernel log and at a core dump for why it ended.",
-        evidence=(f"engine processes seen: {len(r.known)}, left: {len(r.known) - len(gone)}", "the main process is alive"),
+        evidence=(
+            f"engine processes expected: {len(r.known) + len(absent)}, left: {len(r.known) - len(gone)}",
+            "the main process is alive",
+        ),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="ProcessGone", message=message, calls=(call,))
 
 
-def _names(gone: list[Proc]) -> str:
-    more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
-    return ", ".join(f"{x.name} (pid {x.pid})" for x in gone[:NAMED]) + more
+def _absent(f: Facts) -> list[str]:
+    """Schedulers that had gone before we first looked: the arguments say how many there should be."""
+    life = f.life
+    if life.ready_at is None or life.server is None or life.phase() is not Phase.SERVING:
+        return []
+    args = life.server.args
+    if "nnodes" not in args or (args.get("dp_size") != 1 and "enable_dp_attention" not in args):
+        return []  # a command line that leaves them out, or a logged line that was cut before them: too little to restart for
+    return f.ranks.absent(processes.expected_ranks(args), life.ready_at)
+
+
+def _names(gone: list[Proc], absent: Sequence[str] = ()) -> str:
+    names = [f"{x.name} (pid {x.pid})" for x in gone] + [f"{name} (gone before we looked)" for name in absent]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def _killed(f: Facts, gone: list[Proc]) -> str | None:

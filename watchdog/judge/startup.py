@@ -20,6 +20,8 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     if phase is Phase.SERVING:
         how = life.ready_how
         return Verdict(type=kind, status=Status.TRUE, reason="Ready", message=f"Ready: told by {how}.")
+    if life.looping(now):
+        return Verdict(type=kind, status=Status.FALSE, reason="StartFails", message="The start fails, again and again.")
     if phase is not Phase.STARTING:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotStarting", message=f"The server is {phase.value}.")
     if life.headless and start.step in AFTER_GRAPHS:

@@ -7,9 +7,9 @@ from msgspec import structs
 from watchdog.config import Restarting
 from watchdog.judge import group
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.deaths import Death
+from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count
 from watchdog.judge.facts.kills import BY_KERNEL
-from watchdog.judge.facts.life import LAST_LINES_S, Phase
+from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.loglines import Mark
 from watchdog.units import format_gib as gib
@@ -20,6 +20,8 @@ UNKILLABLE_S = 120.0
 FAILED_S = 90.0
 """A start that printed its fatal line needs so long to end by itself (5 s, py-spy, 60 s for core dumps; 0.5.13 and later)."""
 DAY_S = 86400.0
+SHOWN = 10
+"""So many deaths are listed as evidence."""
 
 
 def judge(f: Facts, policy: Restarting, now: float) -> Verdict:
@@ -131,34 +133,32 @@ AT_ONCE = (Mark.BAD_ARGUMENTS, Mark.HOST_MEMORY_SHORT)
 
 def _same_death(f: Facts, now: float) -> Iterator[Call]:
     """The same early death twice in a row is no accident: what the start needs is missing."""
-    if not _not_up(f) or (f.life.phase() is Phase.STARTING and f.life.dying_at is None and _retrying(f, now)):
+    if not _not_up(f) and not f.life.looping(now):
         return
-    early = _early_deaths(f)
-    if not early:
+    if f.life.phase() is Phase.STARTING and f.life.dying_at is None and _retrying(f, now):
         return
-    last = early[-1]
-    if last.mark not in LASTING and now - last.t < LAST_LINES_S:
-        return  # "killed with status 9" is the same each time, and no cause
-    alike = 1
-    for d in reversed(early[:-1]):
-        if d.signature != last.signature:
-            break
-        alike += 1
+    # "killed with status 9" is the same each time, and no cause: the last lines are waited for.
+    early = f.life.deaths.early()
+    same = alike([d for d in early if d.mark in LASTING or now - d.t >= LAST_LINES_S])
+    if not same:
+        return
+    last = next((d for d in reversed(same) if d.mark is not None), same[-1])
     once = last.mark in AT_ONCE or _proxied(f, last) or last.signature == "start timeout"
     need = 1 if once else 3 if last.mark is Mark.HICACHE_TROUBLE else 2
-    if alike < need:
+    if len(same) < need:
         return
     text = quoted(last.text) if last.text else last.code
-    times = "of what the next one would meet again" if alike == 1 else f"{alike} times in a row of the same cause"
+    many = max(count(same), count(alike(early)))
+    times = "of what the next one would meet again" if len(same) == 1 else f"{many} times in a row of the same cause"
     message = f"The start has died {times}: {text}."
     advice = _advice(last)
     # The first death alone withholds only what systemd itself has given up: it may still be lucky.
-    unmet = alike >= 2 or f.life.down
+    unmet = len(same) >= 2 or f.life.down
     yield _veto(
         "SameEarlyDeath",
         message,
         advice,
-        tuple(f"{_lived(d)}: {d.signature}" for d in early[-alike:]),
+        tuple(f"{_lived(d)}: {d.signature}" for d in same[-SHOWN:]),
         unmet=unmet,
     )
 
@@ -167,22 +167,9 @@ def _lived(d: Death) -> str:
     return "after an unknown time" if d.lived_s is None else f"after {span(d.lived_s)}"
 
 
-def _early_deaths(f: Facts) -> list[Death]:
-    """The run of early deaths up to now; an orderly end or a life that served breaks it."""
-    out: list[Death] = []
-    for d in f.life.deaths:
-        if d.asked:
-            continue
-        if d.ready:
-            out.clear()
-        else:
-            out.append(d)
-    return out
-
-
 def _retrying(f: Facts, now: float) -> bool:
     """Whether the present start has already outlived the deaths before it."""
-    lived = [d.lived_s for d in _early_deaths(f) if d.lived_s is not None]
+    lived = [d.lived_s for d in f.life.deaths.early() if d.lived_s is not None]
     since = f.life.since
     return bool(lived) and since is not None and now - since > 1.5 * max(lived) + 30
 
@@ -218,7 +205,8 @@ def _killed_for_memory(f: Facts, now: float) -> Iterator[Call]:
     kills = [d for d in f.life.deaths if d.killed == BY_KERNEL and not d.asked and now - d.t < DAY_S]
     if len(kills) < 2 or not _not_up(f):
         return
-    message = f"The kernel has killed it for want of memory {len(kills)} times in 24 h, the last time {ago(now - kills[-1].t)}."
+    many = sum(1 + d.before for d in kills)
+    message = f"The kernel has killed it for want of memory {many} times in 24 h, the last time {ago(now - kills[-1].t)}."
     evidence = tuple(f"oom-kill {_lived(d)}" for d in kills)
     yield _veto("KilledForMemory", message, OOM_ADVICE, evidence, unmet=True)
 

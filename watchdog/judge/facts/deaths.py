@@ -1,7 +1,16 @@
-"""How one life of the server ended, and which of its last lines names the cause."""
+"""How the lives of the server ended, and which of their last lines names the cause."""
+
+from collections import deque
+from collections.abc import Sequence
 
 from watchdog.judge.facts.kills import BY_KERNEL
 from watchdog.sglang.loglines import Line, Mark
+
+LAST_LINES_S = 3.0
+"""systemd tells of an end at once; the last lines, which name the cause, come out of the journal a moment later."""
+KEPT = 200
+"""So many ends are known one by one, those before them by their number: more than the fastest loop has in `LAST_LINES_S`."""
+DAY_S = 86400.0
 
 # The order says which of several fatal lines names the cause best.
 CAUSES = (
@@ -39,6 +48,8 @@ class Death:
         code: "exited", "killed" or "dumped" with its status, for people.
         mark: the fatal line that came last, and its text; None where there was none.
         inv: which life it was.
+        unseen: how many lives systemd says that it started between this one and the one seen before it.
+        before: how many equal early deaths came right before it that are not kept one by one.
     """
 
     def __init__(
@@ -65,6 +76,8 @@ class Death:
         self.inv = inv
         self.killed: str | None = BY_KERNEL if code == "oom-kill" else None
         """How the kernel's OOM killer had to do with it, as a phrase; None where nothing says so."""
+        self.unseen = 0
+        self.before = 0
 
     def blame(self, line: Line) -> None:
         """A line that came late may name the cause better."""
@@ -77,3 +90,75 @@ class Death:
         if self.code in ("oom-kill", "start timeout"):
             return self.code
         return str(self.mark) if self.mark else self.code
+
+    def resembles(self, other: "Death") -> bool:
+        """Whether both have one cause. Last lines can be lost; how a process ended by itself still says the same."""
+        if self.signature == other.signature:
+            return True
+        return self.code == other.code and self.code.startswith("exited") and None in (self.mark, other.mark)
+
+    @property
+    def early(self) -> bool:
+        """Whether the life was never ready, and nobody ended it."""
+        return not self.ready and not self.asked
+
+
+class Deaths(deque[Death]):
+    """The ends of earlier lives, the newest last; those that are not kept any more are counted."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=KEPT)
+        self._minutes: deque[tuple[float, int]] = deque()
+        """How many nobody asked for, minute by minute: (its first end, how many)."""
+
+    def add(self, death: Death, unseen: int = 0) -> None:
+        """One more life has ended; `unseen` others before it were not seen one by one."""
+        death.unseen = unseen
+        if len(self) == KEPT and self[0].early and self[1].early and self[1].resembles(self[0]):
+            self[1].before = self[0].before + 1 + self[1].unseen
+        self.append(death)
+        n = unseen if death.asked else unseen + 1
+        if self._minutes and death.t - self._minutes[-1][0] < 60.0:
+            first, before = self._minutes.pop()
+            self._minutes.append((first, before + n))
+        elif n:
+            self._minutes.append((death.t, n))
+        while self._minutes and death.t - self._minutes[0][0] >= DAY_S:
+            self._minutes.popleft()
+
+    def clear(self) -> None:
+        """Forget them all."""
+        super().clear()
+        self._minutes.clear()
+
+    def in_a_day(self, now: float) -> int:
+        """How many nobody had asked for within the last 24 h."""
+        return sum(n for t, n in self._minutes if now - t < DAY_S)
+
+    def early(self) -> list[Death]:
+        """The early deaths since a life last served."""
+        out: list[Death] = []
+        for d in self:
+            if d.ready and not d.asked:
+                out.clear()
+            elif d.early:
+                out.append(d)
+        return out
+
+
+def alike(run: Sequence[Death]) -> list[Death]:
+    """The last of these deaths, as far back as they have one cause."""
+    same: list[Death] = []
+    told: Death | None = None
+    for d in reversed(run):
+        if told is not None and not d.resembles(told):
+            break
+        if told is None or told.mark is None:
+            told = d  # where the newest have lost their last lines, those before them say what the cause is
+        same.append(d)
+    return same[::-1]
+
+
+def count(same: Sequence[Death]) -> int:
+    """How many lives that was in a row, with those that were not seen or are not kept one by one."""
+    return len(same) + same[0].before + sum(d.unseen for d in same[1:]) if same else 0

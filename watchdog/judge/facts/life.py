@@ -3,7 +3,7 @@
 from collections import deque
 from enum import StrEnum
 
-from watchdog.judge.facts.deaths import CAUSES, Death, order
+from watchdog.judge.facts.deaths import CAUSES, Death, Deaths, order
 from watchdog.observation import Job, Log, Port, Probe, Server, Unit
 from watchdog.sglang.loglines import Line, Mark
 
@@ -38,9 +38,12 @@ DRAIN_TOLD_S = 12.0
 UNCAUGHT = "exited with status 1"  # how Python ends after an exception that nobody caught
 TRACEBACK_S = 5.0
 """The last line of a traceback that comes so soon after a fatal line names its cause."""
-
-LAST_LINES_S = 3.0
-"""systemd tells of an end at once; the last lines, which name the cause, come out of the journal a moment later."""
+GAVE_UP = "Start request repeated too quickly"
+"""What PID 1 says when the start limit is hit; the unit's Result= can still be that of its last end (systemd 252)."""
+LIMIT_S = 2.0
+"""What systemd tells of one moment (a job, a line of PID 1) can come in any order, so far apart."""
+LOOP_S = 60.0
+"""Three starts that died within so long are a loop: to tell of each turn would say nothing."""
 
 
 class Life:
@@ -50,7 +53,11 @@ class Life:
         self._mid_life = mid_life
         self.unit: Unit | None = None
         self.server: Server | None = None
-        self.deaths: deque[Death] = deque(maxlen=20)
+        self.deaths = Deaths()
+        self._unseen = 0
+        """How many lives systemd says that it started between the present one and the one seen before it."""
+        self._unplaced: deque[tuple[str | None, float, Line]] = deque(maxlen=8)
+        """Lines of lives that systemd has not told of yet: which life, when written, the line."""
         self.inv: str | None = None
         self.job: str | None = None
         """A job on the unit that is neither ours nor systemd's own, while it runs."""
@@ -95,6 +102,8 @@ class Life:
         self.end_announced = False
         """Whether SGLang itself said that it is about to end, as it does when it notices a child's death."""
         self.ended = False
+        self.gave_up_at: float | None = None
+        """When PID 1 said that systemd's start limit is hit."""
         self.server = None
 
     # ---- folding
@@ -112,6 +121,7 @@ class Life:
         if o.inv is not None and o.inv != self.inv:
             if before is not None and self.inv is not None:
                 self._end(o.t, before)
+                self._unseen = max(0, (o.n_restarts or 0) - (before.n_restarts or 0) - 1)
             self._begin(o.inv, o.since if o.since is not None else o.t)
         if o.since is not None and o.active_state in ("activating", "active"):
             self.since = o.since
@@ -159,7 +169,8 @@ class Life:
             return
         waits = self.unit is not None and self.unit.sub_state == "auto-restart"
         just_scheduled = self.auto_restart_at is not None and o.t - self.auto_restart_at < 2.0
-        if o.auto or o.job in ("verify-active", "nop", "reload") or (waits and just_scheduled):
+        gives_up = self.gave_up_at is not None and o.t - self.gave_up_at < LIMIT_S and o.job == "stop"
+        if o.auto or o.job in ("verify-active", "nop", "reload") or (waits and just_scheduled) or gives_up:
             return
         self.job = o.job
         self.job_since = o.t
@@ -177,6 +188,13 @@ class Life:
             self.asked_by = "a stop job"
         elif "Scheduled restart job" in o.message:
             self.auto_restart_at = o.written
+        elif GAVE_UP in o.message and o.inv in (None, self.inv):
+            self.gave_up_at = o.written
+            asked = self.stop_asked_at
+            if asked is not None and self.asked_by == "a stop job" and abs(o.written - asked) < LIMIT_S:
+                self.stop_asked_at = None  # the stop was systemd's own: it gave up
+                if self.deaths and self.deaths[-1].t >= asked:
+                    self.deaths[-1].asked = False
 
     def see_line(self, o: Log, line: Line) -> None:
         """Take in a marked line of the server, other than those of its work."""
@@ -208,9 +226,8 @@ class Life:
 
     def _blame_raised(self) -> None:
         """An exception that nobody catches ends the main process with status 1, and says no more than its traceback."""
-        death = self.deaths[-1] if self.ended and self.deaths else None
-        if death and self._raised and death.code == UNCAUGHT and abs(death.t - self._raised[0]) <= TRACEBACK_S:
-            death.blame(self._raised[1])
+        if self.ended and self.deaths and self._raised:
+            self._last_words(self.deaths[-1], *self._raised)
 
     def _blame(self, line: Line) -> None:
         """Keep the line that names the cause best; the first of its kind."""
@@ -220,9 +237,18 @@ class Life:
             self.deaths[-1].blame(line)
 
     def see_late(self, o: Log, line: Line) -> None:
-        """Take in a line of an earlier life: systemd tells of an end before the journal has shown its last lines."""
-        if line.fatal and self.deaths and o.inv == self.deaths[-1].inv:
-            self.deaths[-1].blame(line)
+        """Take in a line of another life: it comes after systemd told of its end, or before it told of its beginning."""
+        death = next((d for d in reversed(self.deaths) if d.inv == o.inv), None)
+        if death is not None:
+            self._last_words(death, o.written, line)
+        elif line.fatal or line.mark is Mark.TRACEBACK_END:
+            self._unplaced.append((o.inv, o.written, line))
+
+    @staticmethod
+    def _last_words(death: Death, t: float, line: Line) -> None:
+        raised = line.mark is Mark.TRACEBACK_END and death.code == UNCAUGHT and abs(death.t - t) <= TRACEBACK_S
+        if line.fatal or raised:
+            death.blame(line)
 
     def see_probe(self, o: Probe) -> None:
         """An answer of the API proves that this life is ready (it is 503 while it starts), and that it does not drain."""
@@ -293,19 +319,22 @@ class Life:
         elif unit.result == "timeout" and self.ready_at is None:
             code = "start timeout"
         cause = self.cause
-        self.deaths.append(
-            Death(
-                t=t,
-                lived_s=None if self.since is None else max(0.0, t - self.since),
-                ready=self.ready_at is not None,
-                asked=asked,
-                signalled=asked and not by_job,
-                code=code,
-                mark=cause.mark if cause else None,
-                text=cause.message if cause else "",
-                inv=self.inv,
-            )
+        death = Death(
+            t=t,
+            lived_s=None if self.since is None else max(0.0, t - self.since),
+            ready=self.ready_at is not None,
+            asked=asked,
+            signalled=asked and not by_job,
+            code=code,
+            mark=cause.mark if cause else None,
+            text=cause.message if cause else "",
+            inv=self.inv,
         )
+        self.deaths.add(death, self._unseen)
+        self._unseen = 0
+        for inv, written, line in self._unplaced:
+            if inv == self.inv:
+                self._last_words(death, written, line)
         self._blame_raised()
 
     # ---- what others ask
@@ -319,6 +348,18 @@ class Life:
     def down(self) -> bool:
         """Whether the unit is inactive or failed, and nothing of systemd's own brings it back."""
         return self.unit is not None and self.unit.active_state in ("inactive", "failed")
+
+    @property
+    def limited(self) -> bool:
+        """Whether systemd has given up because of its start limit."""
+        return self.gave_up_at is not None or (self.unit is not None and self.unit.result == "start-limit-hit")
+
+    def looping(self, now: float) -> bool:
+        """Whether its starts die one after another, and fast; systemd still goes on with them."""
+        if self.down or self.ready_at is not None or self.stop_asked_at is not None or self.ours:
+            return False
+        early = self.deaths.early()
+        return len(early) >= 3 and now - early[-3].t < LOOP_S
 
     @property
     def ours(self) -> bool:

@@ -1,6 +1,7 @@
 """The processes of the server: is every rank still there, does one die and not end, is a compiler at work?"""
 
 import re
+from collections.abc import Sequence
 
 from watchdog.observation import Proc, Procs
 from watchdog.sglang import processes
@@ -22,6 +23,8 @@ class Ranks:
     def begin(self) -> None:
         """A new life: no process of it was seen yet."""
         self.last: Procs | None = None
+        self.before: Procs | None = None
+        """The look before the last."""
         self.left: list[Proc] = []
         """Engine processes that are still there though systemd holds the unit to be down."""
         self.left_at: float | None = None
@@ -40,7 +43,7 @@ class Ranks:
         """Take in one look."""
         if self.last is not None and o.cpu_s is not None and self.last.cpu_s is not None and o.t > self.last.t:
             self.cpu_rate = max(0.0, (o.cpu_s - self.last.cpu_s) / (o.t - self.last.t))
-        self.last = o
+        self.before, self.last = self.last, o
         here = set()
         for proc in o.procs:
             role = processes.role(proc.name)
@@ -84,6 +87,18 @@ class Ranks:
     def gone(self, now: float) -> list[Proc]:
         """Essential processes that were there and are surely gone."""
         return [self.known[pid] for pid, (since, looks) in self.missing.items() if looks >= 2 or now - since >= GONE_S]
+
+    def absent(self, expected: Sequence[str | None], ready_at: float) -> list[str]:
+        """The schedulers that should be there since the life is ready, and were never seen in it.
+
+        Two looks since then must tell of schedulers, and only of such as are expected: else they run elsewhere (Ray), or the
+        layout is another than the arguments let us think.
+        """
+        seen = [processes.rank(x.name) for x in self.known.values() if processes.role(x.name) == "scheduler"]
+        looked = self.before is not None and self.before.t > ready_at and bool(self._engine(self.before))
+        if not looked or not seen or len(seen) >= len(expected) or not set(seen) <= set(expected):
+            return []
+        return ["_".join(["sglang::scheduler", *(rank or "").split()]) for rank in expected if rank not in seen]
 
     def halted(self, now: float) -> list[Proc]:
         """Essential processes that somebody holds: stopped by a signal (T), or by a debugger (t); proc_pid_stat(5)."""
