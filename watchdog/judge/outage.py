@@ -3,8 +3,8 @@
 import re
 
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.deaths import Death
-from watchdog.judge.facts.life import LAST_LINES_S, Phase
+from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count
+from watchdog.judge.facts.life import Life, Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.judge.vetoes import OOM_ADVICE
 from watchdog.wording import ago, quoted, span
@@ -36,9 +36,15 @@ def judge(f: Facts, now: float) -> Verdict:
         )
         return Verdict(type=kind, status=Status.FALSE, reason="UnitMissing", message=message, calls=(call,))
     phase = life.phase()
-    deaths = [d for d in life.deaths if not d.asked and now - d.t < RECENT_S]
     if not life.down:
-        calls = _crashes(deaths, now)
+        calls = _crashes(life, now)
+        if phase is Phase.UNKNOWN:
+            message = "systemd does not tell the unit's state."
+            return Verdict(type=kind, status=Status.UNKNOWN, reason="StateUnknown", message=message, calls=calls)
+        if life.looping(now):
+            times = count(life.deaths.early())
+            message = f"It dies soon after each start, {times} times so far; systemd starts it again each time."
+            return Verdict(type=kind, status=Status.FALSE, reason="CrashLoop", message=message, calls=calls)
         if phase is Phase.OFF:
             return Verdict(
                 type=kind, status=Status.FALSE, reason="AutoRestart", message="It died; systemd will start it again.", calls=calls
@@ -54,7 +60,7 @@ def judge(f: Facts, now: float) -> Verdict:
             type=kind,
             status=Status.TRUE,
             reason="Active",
-            message=f"The unit is {u.active_state or 'in an unknown state'} ({u.sub_state or 'unknown'}).",
+            message=f"The unit is {u.active_state} ({u.sub_state or 'unknown'}).",
             calls=calls,
         )
     if life.ours and life.stop_asked_at is None:
@@ -94,7 +100,7 @@ def judge(f: Facts, now: float) -> Verdict:
     if now - since < GRACE_S or life.job is not None or unsure:
         return Verdict(type=kind, status=Status.FALSE, reason="JustDied", message=f"It ended {ago(now - death.t)}: {said}.")
     why = (
-        "systemd's start limit is hit" if u.result == "start-limit-hit" else f"Restart={u.restart or 'no'} does not bring it back"
+        "systemd has given up, its start limit is hit" if life.limited else f"Restart={u.restart or 'no'} does not bring it back"
     )
     message = f"Down for {span(now - death.t)} although nobody asked for it: {said}; {why}."
     call = Call(
@@ -107,7 +113,7 @@ def judge(f: Facts, now: float) -> Verdict:
         else None,
         evidence=(said, f"unit {u.active_state}, result {u.result or 'unknown'}", "no stop job was seen"),
     )
-    return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=(*_crashes(deaths, now), call))
+    return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=(*_crashes(life, now), call))
 
 
 def _signalled(d: Death, now: float) -> Verdict:
@@ -125,12 +131,19 @@ def _said(d: Death) -> str:
     return f"{code}: {quoted(d.text, 140)}" if d.text else code
 
 
-def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
+def _crashes(life: Life, now: float) -> tuple[Call, ...]:
     """Deaths that systemd repaired are told all the same: a window of minutes never sees two a day."""
-    if not deaths or now - deaths[-1].t < LAST_LINES_S:
+    recent = [d for d in life.deaths if not d.asked and now - d.t < RECENT_S]
+    deaths = [d for d in recent if now - d.t >= LAST_LINES_S]
+    # The last lines are waited for, unless the next death is always there before them.
+    if not deaths or len(recent) - len(deaths) == 1:
         return ()
     last = deaths[-1]
-    many = f", {len(deaths)} times in 24 h" if len(deaths) > 1 else ""
+    times = life.deaths.in_a_day(now)
+    many = f", {times} times in 24 h" if times > 1 else ""
+    # That a start dies like the one before it is no news: that is withheld, and told so.
+    same = alike([d for d in life.deaths.early() if now - d.t >= LAST_LINES_S])
+    at = same[0].t if same and same[-1] is last else last.t
     message = f"The server died{many}: {_said(last)}."  # without an age: it is sent, repeated and taken back later
     severity = Severity.WARNING if now - last.t < 3600 else Severity.INFO
     return (
@@ -140,7 +153,7 @@ def _crashes(deaths: list[Death], now: float) -> tuple[Call, ...]:
             message=message,
             severity=severity,
             advice=_where(last),
-            at=last.t,
+            at=at,
         ),
     )
 
