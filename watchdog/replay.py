@@ -5,7 +5,7 @@ import io
 import math
 import zlib
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -225,17 +225,25 @@ def engine_of(record: Record, settings: Settings, ledger: Ledger | None = None, 
 
 
 def explained_at(record: Record, settings: Settings, t: float) -> dict[str, Any]:
-    """What was held at the moment `t` of a record, and why (judge/explain.py); at its end, if it ends before."""
+    """What was held at the moment `t` of a record, and why (judge/explain.py); at its end, if it ends before.
+
+    Raises:
+        RecordError: it begins only after that moment.
+    """
     engine = engine_of(record, settings)
-    last = 0.0
+    last: float | None = None
     for x in record:
         if x.t > t:
+            if last is None:
+                raise RecordError(
+                    f"{record.path}: holds nothing of that moment: it begins at {_told(x.t, record.header.started)}"
+                )
             break
         last = x.t
         for _ in engine.observe(x):
             pass
     else:
-        t = max(last, _end(record, last))
+        t = _end(record, last or 0.0)
     for _ in engine.tick(t):
         pass
     return explain(engine, t)
@@ -272,6 +280,15 @@ def replay(
         "restarts": restarts,
         "alerts": alerts,
     }
+
+
+def _told(t: float, started: str) -> str:
+    """A moment of a record, for people."""
+    return (
+        f"{datetime.fromisoformat(started).astimezone(UTC) + timedelta(seconds=t):%Y-%m-%dT%H:%M:%SZ}"
+        if started
+        else f"{t:+.0f} s"
+    )
 
 
 def _end(record: Record, last: float) -> float:

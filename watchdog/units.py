@@ -9,6 +9,8 @@ from decimal import Decimal, InvalidOperation
 
 GB = 10**9
 GIB = 2**30
+LEAST_DIGITS = 9
+"""A byte is 0.000000001 GB."""
 
 
 def from_gb(amount: str | float) -> int:
@@ -30,13 +32,19 @@ def from_gib(amount: str | float) -> int:
 
 
 def format_gb(amount: float, digits: int = 2) -> str:
-    """`358_158_155_520` → "358.16 GB"."""
-    return f"{amount / GB:.{digits}f} GB"
+    """`358_158_155_520` → "358.16 GB"; what would be shown as nothing gets the digits that it needs: "0.0004 GB"."""
+    return f"{_figure(amount / GB, digits)} GB"
 
 
 def format_gib(amount: float, digits: int = 1) -> str:
-    """`358_158_155_520` → "333.6 GiB"."""
-    return f"{amount / GIB:.{digits}f} GiB"
+    """`358_158_155_520` → "333.6 GiB"; likewise."""
+    return f"{_figure(amount / GIB, digits)} GiB"
+
+
+def _figure(amount: float, digits: int) -> str:
+    while 0 < abs(amount) < 0.5 * 10.0**-digits and digits < LEAST_DIGITS:
+        digits += 1
+    return f"{amount:.{digits}f}"
 
 
 def _bytes(amount: str | float, unit: int) -> int:

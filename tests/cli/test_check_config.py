@@ -142,3 +142,35 @@ def test_folders_that_cannot_be_used_are_warned_of(
     assert "File name too long" in warned(f"{tmp_path}/{'x' * 300}")
     assert warned("/var/lib/sglang-watchdog-of-this-test").endswith("can be used"), "systemd makes it at the start"
     assert warned(str(tmp_path)).endswith("can be used")
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "problem"),
+    [
+        ('[alert]\nwebhook_url = "http://h/\\u0000x"\n', "alert.webhook_url", "is no http address"),
+        ('[alert]\nproxy_url = "http://h\\u0000"\n', "alert.proxy_url", "has not the form that is needed"),
+        ('[alert]\nrunbook_url = "javascript:alert(1)"\n', "alert.runbook_url", "is no http address"),
+    ],
+)
+def test_texts_that_can_be_no_address(
+    tmp_path: Path, table: str, key: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(table + GOOD)
+    assert run(file, "--json") == 78
+    (fault,) = json.loads(capsys.readouterr().out)["faults"]
+    assert (fault["key"], fault["problem"]) == (key, problem)
+
+
+@pytest.mark.parametrize(
+    ("host", "enabled", "warned"),
+    [("0.0.0.0", True, True), ("::", True, True), ("gpu01", True, True), ("0.0.0.0", False, False), ("127.0.0.1", True, False),
+     ("::1", True, False), ("localhost", True, False)],
+)  # fmt: skip
+def test_a_page_that_others_can_reach(
+    tmp_path: Path, host: str, enabled: bool, warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f'[web]\nenabled = {str(enabled).lower()}\nhost = "{host}"\n{GOOD}')
+    assert run(file) == 0
+    assert ("web.host" in capsys.readouterr().out) is warned

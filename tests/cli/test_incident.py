@@ -88,6 +88,15 @@ def test_export(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert file.read_bytes() == before
 
 
+def test_export_names_the_file_that_is_there(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    assert run(config, "incident", "export", "latest", "--output", str(out)) == 0
+    (file,) = out.iterdir()
+    assert run(config, "incident", "export", "latest", "--output", str(out)) == 2
+    assert f"{file} is there already" in capsys.readouterr().err
+
+
 def test_export_leaves_links_out(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "state/glm/incidents/2026-01-14T03-00-00Z-RankLost"
     (folder / "link").symlink_to("/etc/passwd")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from watchdog.sglang.hostpool import HostPool, Kv, expected, kv_of, where_visible
 from watchdog.sglang.loglines import classify
-from watchdog.units import GB, GIB, format_gib, from_gib
+from watchdog.units import GB, GIB, format_gb, format_gib, from_gib
 
 # Kimi-K2.5 on 8 GPUs: 61 layers x (512 + 64) x 2 bytes = 70,272 bytes a token; the EAGLE3 draft has 8 heads x 128 x 2 bytes x 2.
 KIMI: dict[str, Any] = {"enable_hierarchical_cache": True, "hicache_ratio": 4.0, "hicache_size": 0, "tp_size": 8, "page_size": 1}
@@ -174,3 +174,8 @@ def test_where_it_shows(version: str | None, env: dict[str, str], place: str | N
 def test_another_allocator() -> None:
     assert where_visible("0.5.23", {"hicache_storage_backend": "mooncake"}) is None
     assert isinstance(expected(KIMI, "0.5.23", KV), HostPool)
+
+
+def test_a_small_amount_is_not_shown_as_nothing() -> None:
+    assert (format_gb(20e6), format_gib(20e6)) == ("0.02 GB", "0.02 GiB")
+    assert (format_gb(3e5, 0), format_gb(4e11, 0), format_gb(0.0, 0)) == ("0.0003 GB", "400 GB", "0 GB")

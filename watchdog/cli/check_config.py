@@ -1,6 +1,7 @@
 """`check-config`: all faults of a configuration at once, and what it names that is not there."""
 
 import argparse
+import ipaddress
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,8 @@ def add(commands: Any) -> None:
         "check-config",
         "all faults of a configuration at once",
         "Check a configuration file: every fault with its key, its value, what is wrong and what mends it. Then look for what it "
-        "names: folders that cannot be written and files that cannot be read from here, units that systemd does not know. These "
-        "are warnings: the daemon may see more than you, or less.\n\n"
+        "names: folders that cannot be written and files that cannot be read from here, units that systemd does not know, and a "
+        "page that others can reach. These are warnings: the daemon may see more than you, or less.\n\n"
         "Exit status: 0 it can be used, 78 it cannot.",
         "sglang-watchdog check-config ./sglang-watchdog.toml && systemctl reload sglang-watchdog",
     )
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as e:  # a path with a zero byte in it
         faults = [config.Fault("", "", f"cannot be read ({e})", "name another file")]
     else:
-        warnings = [*unusable_folders(whole), *missing_files(whole), *unknown_units(whole)]
+        warnings = [*unusable_folders(whole), *missing_files(whole), *open_page(whole), *unknown_units(whole)]
     if args.json:
         screen.print_json({"file": path, "usable": not faults, "faults": _plain(faults), "warnings": _plain(warnings)})
     else:
@@ -135,6 +136,24 @@ def missing_files(whole: "config.Config") -> "list[config.Fault]":
                 config.Fault(f"alert.{key}", name, "cannot be read from here", "make it readable for the watchdog's user")
             )
     return found
+
+
+def open_page(whole: "config.Config") -> "list[config.Fault]":
+    """A status page that others than this host can reach: it asks nobody for a password."""
+    from watchdog import config  # noqa: PLC0415
+
+    host = whole.web.host
+    if not whole.web.enabled or _loopback(host):
+        return []
+    cure = 'write host = "127.0.0.1" and put a reverse proxy before it, or have a firewall say who may come'
+    return [config.Fault("web.host", f'"{host}"', "is no loopback address, and the page asks nobody for a password", cure)]
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
 
 
 def _problem_and_cure(said: str) -> tuple[str, str]:

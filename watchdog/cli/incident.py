@@ -175,19 +175,19 @@ def export(args: argparse.Namespace) -> int:
     bundle = one(args)
     if args.output == "-" and args.json:
         raise CommandError("--json and --output - both want the standard output: leave one of them out", CANNOT)
+    target = Path(args.output)
     try:
         packed = pack(bundle)
         if args.output == "-":
             sys.stdout.buffer.write(packed)
             return OK
-        target = Path(args.output)
         if target.is_dir():
             target /= f"{bundle.server}-{bundle.name}.tar.gz"
         # Only for the person who exports it, and never over a file that is there.
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(packed)
     except FileExistsError as e:
-        raise CommandError(f"{screen.plain(str(args.output))} is there already: name another file with --output", CANNOT) from e
+        raise CommandError(f"{screen.plain(str(target))} is there already: name another file with --output", CANNOT) from e
     except (OSError, ValueError) as e:
         raise CommandError(f"the bundle cannot be exported: {screen.plain(str(e))}", CANNOT) from e
     if args.json:

@@ -116,16 +116,16 @@ def _wanted(args: argparse.Namespace) -> "Wanted":
 
 
 def _by_unit(option: str, values: list[str], units: list[str]) -> dict[str, str]:
-    """`UNIT=VALUE` by unit; a plain VALUE belongs to the only unit."""
+    """`UNIT=VALUE` by unit; a plain VALUE belongs to the only unit, which is "" where setup is to find it by itself."""
     from watchdog.setup.guide import full  # noqa: PLC0415
 
     found = {}
     for value in values:
         unit, equals, rest = value.partition("=")
-        if equals and "/" not in unit and full(unit) in units:
+        if equals and "/" not in unit and (full(unit) in units or not units):
             found[full(unit)] = rest
-        elif len(units) == 1:
-            found[units[0]] = value
+        elif len(units) <= 1:
+            found["".join(units)] = value
         else:
             raise CommandError(f"{option} {value}: say for which unit: {option} UNIT={value}", CANNOT)
     return found

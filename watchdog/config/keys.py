@@ -186,7 +186,9 @@ class Recording(Section, frozen=True, kw_only=True):
     memory_mib: Annotated[MiB, _doc("…but at most so many MiB of them.")] = 4
     disk_mib: Annotated[MiB, _doc("At most so many MiB of flight record on disk for each server.")] = 256
     incidents_mib: Annotated[MiB, _doc("At most so many MiB of incident bundles for each server.")] = 512
-    incidents_days: Annotated[Count, _doc("Incident bundles are kept for at most so many days, by a wall clock that was not set for a day.")] = 90
+    incidents_days: Annotated[
+        Count, _doc("Incident bundles are kept for at most so many days, by a wall clock that was not set for a day.")
+    ] = 90
 
 
 class Alerting(Section, frozen=True, kw_only=True):
@@ -211,7 +213,7 @@ class Alerting(Section, frozen=True, kw_only=True):
     ] = ""
     proxy_url: Annotated[
         str,
-        _text("^(http://.*)?$", 'an http proxy, such as "http://proxy.example:3128"'),
+        _text(r"^(http://[^\x00-\x20\x7f]+)?$", 'an http proxy, such as "http://proxy.example:3128"'),
         _doc("The proxy that webhook and Apprise go through; empty: none. Proxy variables of the environment are not looked at."),
     ] = ""
     ca_file: Annotated[str, _FILE, _doc("A PEM file with the CA of an https address; empty: the system's.")] = ""

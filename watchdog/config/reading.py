@@ -277,10 +277,14 @@ def _check_runtime_dir(value: str, faults: list[Fault]) -> None:
 
 
 def _check_alert_addresses(config: Config, faults: list[Fault]) -> None:
-    for key in ("webhook_url", "alertmanager_url"):
+    for key, example in (
+        ("webhook_url", "https://alerts.example.org/path"),
+        ("alertmanager_url", "https://alerts.example.org/path"),
+        ("runbook_url", "https://wiki.example.org/runbook"),
+    ):
         value = getattr(config.alert, key)
         if value:
-            _check_url(f"alert.{key}", value, "https://alerts.example.org/path", faults)
+            _check_url(f"alert.{key}", value, example, faults)
 
 
 def _check_servers(servers: list[Server], faults: list[Fault]) -> None:
@@ -339,7 +343,7 @@ def _check_url(key: str, value: str, example: str, faults: list[Fault]) -> bool:
     except ValueError:
         parts, host = urlsplit(""), None
     said = shown(value, key)
-    if parts.scheme not in ("http", "https") or not host or parts.port == 0 or re.search(r"\s", value):
+    if parts.scheme not in ("http", "https") or not host or parts.port == 0 or re.search(r"[\s\x00-\x1f\x7f]", value):
         faults.append(Fault(key, said, "is no http address", f'write it like "{example}"'))
         return False
     if parts.username is not None:

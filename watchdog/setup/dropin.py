@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from watchdog.systemd import INFINITY_USEC
+from watchdog.units import format_gb
 
 WATCHDOG = "sglang-watchdog.service"
 STOP_S = 180
@@ -49,7 +50,7 @@ def _all(has: Mapping[str, Any], pinned: int | None) -> list[tuple[Line, bool]]:
     limit = stop_s(pinned)
     stop = number("TimeoutStopUSec")
     interval, burst = number("StartLimitIntervalUSec"), number("StartLimitBurst")
-    memory = f" It pins about {pinned / 1e9:.0f} GB." if pinned else ""
+    memory = f" It pins about {format_gb(pinned, 0)}." if pinned else ""
     return [
         (
             Line(

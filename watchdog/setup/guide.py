@@ -34,7 +34,8 @@ class Wanted(msgspec.Struct, kw_only=True):
 
     Attributes:
         units: the servers' units; none: those of the configuration, else the only one that runs.
-        urls: addresses by unit. names: short names by unit. keys: files with API keys by unit.
+        urls: addresses by unit. names: short names by unit. keys: files with API keys by unit. Where no units are asked for,
+            what stands under "" belongs to the only one that is found.
         mode: of the daemon.
         server_drop_ins: whether the servers' units get drop-ins.
         start: whether the service is enabled and started.
@@ -69,6 +70,7 @@ async def propose(wanted: Wanted, manifest: Manifest) -> Proposal:
     """
     wishes = _known(manifest)
     units = wanted.units or list(wishes) or [_only_one()]
+    _belongs(wanted, units)
     units += [unit for unit in wishes if unit not in units]
     async with running(Bus()) as bus:
         if not await bus.until_connected(BUS_LIMIT_S):
@@ -100,7 +102,23 @@ def full(unit: str) -> str:
 
 
 def _of(table: dict[str, str], unit: str) -> str | None:
-    return table.get(unit) or table.get(unit.removesuffix(".service"))
+    return table.get(unit) or table.get(unit.removesuffix(".service")) or table.get("")
+
+
+def _belongs(wanted: Wanted, units: list[str]) -> None:
+    """Whether each value belongs to a unit that is set up.
+
+    Raises:
+        SetupError: one belongs to none, or could belong to several.
+    """
+    for option, table in (("--url", wanted.urls), ("--name", wanted.names), ("--key-file", wanted.keys)):
+        for unit, value in table.items():
+            if unit == "" and len(units) != 1:
+                raise SetupError(f"{option} {value}: say for which unit of {', '.join(units)}: {option} UNIT={value}")
+            if unit and unit not in units:
+                raise SetupError(
+                    f"{option} {unit}={value}: {unit} is not set up here, but {', '.join(units)}: name it with --unit"
+                )
 
 
 def _known(manifest: Manifest) -> dict[str, Wish]:
