@@ -3,6 +3,7 @@
 import argparse
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -92,3 +93,30 @@ def test_every_command_is_in_the_readme() -> None:
     told = {name for row in re.findall(r"(?m)^\| (`.*?) \|", table) for name in re.findall(r"`([a-z-]+)`", row)}
     commands = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
     assert set(commands.choices) <= told
+
+
+def helps(p: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, str]]:
+    """Each command with its help, and that of each of its own commands."""
+    if name:
+        yield name, " ".join(p.format_help().split())
+    for sub in (action for action in p._actions if isinstance(action, argparse._SubParsersAction)):
+        for word, each in sub.choices.items():
+            yield from helps(each, name or word)
+
+
+def test_every_command_that_can_say_no_is_among_the_exit_statuses() -> None:
+    rows = dict(re.findall(r"(?m)^\| (\d+) \| (.*) \|$", (PROJECT / "docs/exit-codes.md").read_text(encoding="utf-8")))
+    said: dict[str, set[str]] = {}
+    for name, text in helps(parser()):
+        said.setdefault(name, set()).update(re.findall(r"(?:Exit status: |[,;] )(\d+)\b", text.partition("Exit status: ")[2]))
+    assert {name for name, statuses in said.items() if "1" in statuses} >= {"setup", "baseline", "verify", "alert"}
+    for status in ("1", "3", "75"):
+        missing = {name for name, statuses in said.items() if status in statuses and f"`{name}" not in rows[status]}
+        assert missing == set(), f"docs/exit-codes.md, {status}"
+
+
+def test_every_command_has_its_place_in_the_commands_page() -> None:
+    text = (PROJECT / "docs/commands.md").read_text(encoding="utf-8")
+    heads = {name for head in re.findall(r"(?m)^### (.*)$", text) for name in head.split(", ")}
+    rows = set(re.findall(r"(?m)^\| `([a-z-]+)", text.partition("## Asks the daemon")[2]))
+    assert {name for name, _ in helps(parser())} - heads - rows == set()

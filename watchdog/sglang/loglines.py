@@ -39,7 +39,7 @@ def classify(message: str) -> Line | None:
     """What one log line means; None where it means nothing to a watchdog.
 
     Never raises, and takes time in proportion to the line's length. A line is judged by what stands at its beginning, after the
-    prefix `[time ranks]`: text of users that a line quotes further on has no say.
+    prefix `[time ranks]`: text of users that a line quotes further on has no say; with a line break in it, it can have.
 
     Fields by mark (bytes are bytes, times seconds, ratios 0…1; a value that the line does not print is not there):
         prefill, decode: running, queue, new_seq, new_token, cached_token, tokens, token_usage, gen_throughput, input_throughput,

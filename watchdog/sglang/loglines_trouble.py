@@ -2,7 +2,10 @@
 
 Three tables: lines that SGLang's loggers print (found by their first word), lines that no logger printed (the last line of a
 traceback, found by what it says; what the C++ parts and a shell print). A wording counts only at the beginning of a
-line's own text: a prompt that quotes it cannot.
+line's own text, so that a prompt that quotes it within a line has no say. One that is logged with its line breaks
+(--log-requests) can still begin a line of the journal, and nothing here tells that line from SGLang's own: so the judges restart
+no server for a line while it answers or works on. A forged one can have evidence gathered and the server doubted, or hold a
+restart back while it is taken for a drain.
 """
 
 from watchdog.sglang.logrules import Rule, rule
