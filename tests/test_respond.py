@@ -183,8 +183,10 @@ async def test_evidence_that_fails_or_hangs_does_not_stop_it(
     ("outcome", "result", "counted"),
     [
         (Outcome(result="canceled", message="x", stand_down=True), "canceled", 0),
-        (Outcome(result="refused", message="x", stand_down=True), "refused", 0),
-        (Outcome(result="refused", message="no right"), "refused", 1),
+        (Outcome(result="refused", message="x", stand_down=True), "dropped", 0),
+        (Outcome(result="refused", message="no right"), "refused", 0),
+        (Outcome(result="dropped", message="x", stand_down=True), "dropped", 0),
+        (Outcome(result="unknown", message="x"), "unknown", 1),
         (Outcome(result="timeout", message="x"), "timeout", 1),
         (RuntimeError("a fault"), "failed", 1),
     ],
@@ -198,6 +200,43 @@ async def test_each_outcome_is_told_and_counted_once(made: Made, outcome: Any, r
     assert acted.result == result
     assert len(made.watch.engine.ledger.restarts) == counted
     assert made.on_disk().under_way is None
+
+
+async def test_a_right_that_is_gone_is_known_before_the_refusal_is_judged(made: Made) -> None:
+    seen: list[object] = []
+    made.outcome = Outcome(result="refused", message="not restarted: no right", denied=True)
+    made.responder._denied = lambda: seen.append(made.watch.latest.get(Acted))
+    made.order()
+    await made.over()
+    (before,) = seen
+    assert isinstance(before, Acted) and before.result == "begun"
+    made.outcome = Outcome(result="refused", message="not restarted: the bus is gone")
+    made.order()
+    await made.over()
+    assert len(seen) == 1
+
+
+async def test_nothing_is_said_to_be_begun_that_systemd_refused(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuses(*_: Any, **__: Any) -> Outcome:
+        return Outcome(result="refused", message="not restarted: no right")
+
+    monkeypatch.setattr(respond, "restart", refuses)
+    made.order()
+    await made.over()
+    assert made.said[1:] == ["restart refused: not restarted: no right"]
+    refused = made.on_disk().ledger.refused
+    assert refused is not None and (refused.inv, refused.times) == (LIFE, 1)
+
+
+async def test_a_restart_that_is_refused_again_gathers_no_evidence_anew(made: Made) -> None:
+    asked: list[float] = []
+    made.during_evidence = lambda: asked.append(made.clock.now())
+    made.outcome = Outcome(result="refused", message="x")
+    for _ in range(4):
+        made.order()
+        await made.over()
+        made.clock.advance(300)
+    assert asked == [0.0]
 
 
 async def test_in_other_modes_it_says_what_it_would_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

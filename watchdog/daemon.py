@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import faulthandler
+import functools
 import math
 import os
 import signal
@@ -186,7 +187,8 @@ class Daemon:
         """Begin to watch a server."""
         assert self._tasks is not None
         watch = Watch(settings, self.whole, self.state_dir / settings.name, self.clock, self._decided)
-        responder = Responder(watch, self.bus, self.whole, self._tasks, self.people)
+        denied = functools.partial(self._denied, settings.name)
+        responder = Responder(watch, self.bus, self.whole, self._tasks, self.people, denied=denied)
         if self.people is not None:
             self.people.meet(watch)
         server = Server(watch, responder)
@@ -340,13 +342,24 @@ class Daemon:
             self._ask_rights_now.clear()
             if await self.bus.until_connected(RIGHTS_AGAIN_S):
                 for server in list(self.servers.values()):
-                    server.may_restart = (await rights(self.bus, server.watch.server.unit)).restart
+                    told = (await rights(self.bus, server.watch.server.unit)).restart
+                    if told is not None:  # else systemd could not be asked, or not of this unit: what was known stands
+                        server.may_restart = told
                 if self._self_source is not None:
                     self._self_source.look_now()
             known = all(s.may_restart for s in self.servers.values())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RIGHTS_S if known else RIGHTS_AGAIN_S):
                     await self._ask_rights_now.wait()
+
+    def _denied(self, name: str) -> None:
+        """The right to restart is gone, as polkit has shown: that is known before the refusal is judged; ask for it anew."""
+        server = self.servers.get(name)
+        if server is not None:
+            server.may_restart = False
+            senses = msgspec.structs.asdict(server.senses(self.bus, self._bus_ok()))
+            server.watch.take(Self(t=self.clock.now(), **senses))
+        self._ask_rights_now.set()
 
     # ---- reload
 

@@ -338,7 +338,8 @@ class Acted(Observation, frozen=True, kw_only=True, omit_defaults=True, tag="act
 
     Attributes:
         action: the intent's action ("restart", "diagnose", "stop_kill", "alert").
-        result: "begun", "done", "failed", "canceled", "refused", "timeout", "dry" …; for a restart the result of the job.
+        result: "begun", "done", "failed", "canceled", "timeout", "dry" …; for a restart the result of the job. "refused":
+            systemd, polkit or the bus said no before it was begun; "dropped": it was given up before it was begun.
         detail: one sentence for people.
     """
 

@@ -1,6 +1,7 @@
 """Carries out what was decided for one server: evidence first, then the restart, then a word about what came of it."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from watchdog import config, durable
@@ -22,6 +23,8 @@ from watchdog.worker import BusyError, Worker
 
 EVIDENCE_AGE_S = 120.0
 """Evidence that is no older is not gathered again before a restart."""
+REFUSED_EVIDENCE_S = 3600.0
+"""Nor is it for so long where the restart was refused and is ordered anew."""
 EVIDENCE_OVER_S = 5.0
 """Evidence keeps to its own limit; after so many seconds more it is not waited for."""
 RECORD_S = 1800.0
@@ -37,10 +40,30 @@ class Responder:
         trouble: why the state cannot be written down; None while it can.
     """
 
-    def __init__(self, watch: Watch, bus: Bus, whole: config.Config, tasks: Background, people: People | None = None) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        bus: Bus,
+        whole: config.Config,
+        tasks: Background,
+        people: People | None = None,
+        *,
+        denied: Callable[[], None] = lambda: None,
+    ) -> None:
+        """One for each server.
+
+        Args:
+            watch: the server.
+            bus: the shared client.
+            whole: the configuration.
+            tasks: what runs in the background.
+            people: who is told; None: nobody.
+            denied: called when polkit has refused a restart, before that is told.
+        """
         self._watch = watch
         self._home = watch.home / "incidents"
         self._people = people
+        self._denied = denied
         self._bus = bus
         self._whole = whole
         self._tasks = tasks
@@ -169,7 +192,8 @@ class Responder:
     async def _ordered(self, intent: Intent, order: UnderWay, *, down: bool) -> None:
         watch = self._watch
         await self.save()  # the order is on disk before anything is done, so that SIGKILL cannot make us forget it
-        if self._evidence is None or self._evidence_at is None or order.t - self._evidence_at > EVIDENCE_AGE_S:
+        age_s = EVIDENCE_AGE_S if watch.engine.ledger.refused is None else REFUSED_EVIDENCE_S
+        if self._evidence is None or self._evidence_at is None or order.t - self._evidence_at > age_s:
             self._diagnose(intent, order.t)
         assert self._evidence is not None
         await asyncio.wait([self._evidence], timeout=watch.server.restart.evidence_limit_s + EVIDENCE_OVER_S)
@@ -179,7 +203,6 @@ class Responder:
             return
         order.stage = "job"
         await self.save()
-        self._report("begun", order.reason, f"restarting {watch.server.unit}")
         stop_s, kill_s = patience(order.reason, watch.server.restart.stop_limit_s)
         outcome = await restart(
             self._bus,
@@ -197,6 +220,7 @@ class Responder:
         order = self._watch.saved.under_way
         if order is not None:
             order.job = job
+            self._report("begun", order.reason, f"restarting {self._watch.server.unit}")
         self._tasks.create_task(self.save(), name=f"state of {self._watch.server.name}")
 
     def _no_longer(self, inv: str | None) -> str | None:
@@ -218,21 +242,16 @@ class Responder:
     def _over(self, order: UnderWay, outcome: Outcome) -> None:
         """The order came to this: forget it, take it back, or wait for the new life to prove itself."""
         watch = self._watch
-        if outcome.stand_down:
-            self._withdraw(order)
+        if outcome.denied:
+            self._denied()
         if outcome.result == "done":
             order.stage, order.job = "recovery", None
         else:
             watch.saved.under_way = None
         watch.dirty = True
-        self._report(outcome.result, order.reason, outcome.message)
-
-    def _withdraw(self, order: UnderWay) -> None:
-        """An order that was not carried out does not count."""
-        ledger = self._watch.engine.ledger
-        if ledger.restarts and ledger.restarts[-1].reason == order.reason:
-            ledger.restarts.pop()
-        ledger.condemned, ledger.condemned_at = None, None
+        # What a person or the host wants otherwise is no refusal that anybody would have to mend.
+        given_up = outcome.stand_down and outcome.result == "refused"
+        self._report("dropped" if given_up else outcome.result, order.reason, outcome.message)
 
     def _report(self, result: str, reason: str, detail: str) -> None:
         watch = self._watch

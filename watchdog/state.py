@@ -73,7 +73,8 @@ class Saved(msgspec.Struct, kw_only=True):
     def plausible(self) -> bool:
         """Whether all moments are finite and within some years of now."""
         ledger = self.ledger
-        moments = [r.t for r in ledger.restarts] + [ledger.condemned_at or 0.0, self.paused_until or 0.0, self.observed_s]
+        moments = [r.t for r in ledger.restarts] + [ledger.condemned_at or 0.0, ledger.repaired_at or 0.0]
+        moments += [ledger.refused.t if ledger.refused is not None else 0.0, self.paused_until or 0.0, self.observed_s]
         for named in (ledger.withheld, ledger.alerts, ledger.planned):
             moments += named.values()
         for incident in self.incidents:
@@ -87,6 +88,10 @@ class Saved(msgspec.Struct, kw_only=True):
             ordered.t += seconds
         if ledger.condemned_at is not None:
             ledger.condemned_at += seconds
+        if ledger.repaired_at is not None:
+            ledger.repaired_at += seconds
+        if ledger.refused is not None:
+            ledger.refused.t += seconds
         for moments in (ledger.withheld, ledger.alerts, ledger.planned):
             for reason in moments:
                 moments[reason] += seconds

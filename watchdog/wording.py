@@ -6,6 +6,9 @@ import re
 SPANS = ((60, 1, "min", "s", 60), (3600, 60, "h", "min", 24), (86400, 3600, "d", "h", 10**9))
 """Seconds of the larger and of the smaller unit, their names, and how many of the larger are too many for it."""
 
+NOT_RESTARTED = "not restarted: "
+"""How the account of a restart begins that was never begun."""
+
 
 def counted(number: float, one: str, many: str | None = None) -> str:
     """A number of things: "1 canary", "3 canaries".

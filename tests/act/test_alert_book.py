@@ -200,6 +200,26 @@ def test_a_restart_that_failed_is_told_once_and_a_new_one_is_a_new_try() -> None
     assert [c.failed for c in book.causes] == [None]
 
 
+def test_the_same_refusal_again_is_no_news_until_the_restart_is_carried_out() -> None:
+    book = Book(RULES)
+    hung = intent("SchedulerHung", Action.RESTART, Severity.CRITICAL)
+    book.take("kimi", at(0), hung)
+    assert say(book, 10) == [("SchedulerHung", "new")]
+    assert book.acted("kimi", "SchedulerHung", at(20), "refused", "not restarted: no right")
+    assert say(book, 21) == [("SchedulerHung", "changed")]
+    for second in range(30, 900, 30):
+        book.take("kimi", at(second), hung)
+        assert not book.acted("kimi", "SchedulerHung", at(second), "refused", "not restarted: no right")
+        assert say(book, second + 15) == []
+    book.take("kimi", at(900), hung)
+    assert not book.acted("kimi", "SchedulerHung", at(900), "dry", "")
+    assert book.acted("kimi", "SchedulerHung", at(901), "begun", "")
+    assert (book.causes[0].failed, book.causes[0].refused) == (None, False)
+    assert not book.acted("kimi", "SchedulerHung", at(902), "done", "")
+    assert book.acted("kimi", "SchedulerHung", at(903), "timeout", "too slow")
+    assert book.causes[0].refused is False
+
+
 def test_a_veto_that_is_not_said_again_is_over() -> None:
     book = Book(Rules(repeat_s=1e6))
     book.take("kimi", at(0), intent("PortTaken", Action.WITHHOLD, Severity.CRITICAL))

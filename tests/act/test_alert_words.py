@@ -83,6 +83,13 @@ def test_the_first_word(more: dict[str, object], first: str) -> None:
         ([Action.ALERT], "GarbageAnswers", "act", "only tells of this so far; if it lasts"),
         ([Action.ALERT], "GarbageAnswers", "alert", "does not restart for it"),
         ([Action.ALERT], "ServerDied", "act", "leaves this restart to systemd"),
+        ([Action.ALERT], "MayNotRestart", "act", "asks for the right every 10 s, and restarts nothing without it"),
+        ([Action.ALERT], "MayNotRestart", "observe", "only tells of this"),
+        ([Action.ALERT, Action.WITHHOLD], "MayNotRestart", "act", "cannot restart the unit: polkit does not let it"),
+        ([Action.ALERT, Action.WITHHOLD], "UnitMissing", "act", "cannot restart a unit that systemd has not loaded"),
+        ([Action.ALERT, Action.WITHHOLD], "BusDown", "act", "systemd cannot be asked"),
+        ([Action.ALERT], "RestartRefused", "act", "tries again by itself, as long as a restart is called for"),
+        ([Action.ALERT], "RestartFailed", "act", "has tried to restart the unit, in vain"),
         ([Action.RESTART], "SchedulerHung", "act", "You need not do anything now: how it ends will be told."),
     ],
 )
@@ -113,6 +120,23 @@ def test_a_restart_that_did_not_help_is_not_promised_again() -> None:
         failed="not verified within 3600 s",
     )
     assert wording.did(failed, "x", "act") == "The watchdog's restart did not help: not verified within 3600 s"
+
+
+def test_a_restart_that_was_refused_is_told_as_such() -> None:
+    refused = Cause(
+        server="kimi",
+        reason="SchedulerHung",
+        actions=[Action.RESTART],
+        severity=Severity.CRITICAL,
+        message="",
+        since=AT,
+        renewed=AT,
+        open_at=AT,
+        failed="not restarted: RestartUnit failed: no right.",
+        refused=True,
+    )
+    said = wording.did(refused, "x", "act")
+    assert "has not restarted the unit, though it tried: RestartUnit failed: no right. It tries again by itself." in said
 
 
 def test_what_was_said_of_time_is_not_said_again_as_of_now() -> None:

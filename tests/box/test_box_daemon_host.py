@@ -66,6 +66,27 @@ def test_with_the_rule_it_restarts_without_being_started_anew(dog: Watchdog) -> 
     assert box.run("stat", "-c", "%U %a", "/run/sglang-watchdog/control.sock").stdout.strip() == "sglang-watchdog 600"
 
 
+def test_a_rule_that_goes_costs_no_restart_and_its_return_brings_one(dog: Watchdog) -> None:
+    box = dog.box
+    life, spent = box.show(SHIPPED.unit, "InvocationID"), dog.view("sglang")["budget"]["spent"]
+    box.run("rm", RULES)
+    SHIPPED.fault(box, "kill-scheduler")
+    refused = dog.until(LONG, event="acted", result="refused")
+    assert "polkit rule" in refused["message"]
+    dog.until(LONG, event="intent", action="withhold", reason="MayNotRestart")
+    view = dog.view("sglang")
+    assert (view["budget"]["spent"], "MayNotRestart" in view["alerts"]) == (spent, True)
+    assert "RestartRefused" not in view["alerts"]
+    told = dog.ask("explain", server="sglang")["servers"][0]["why"]["restart"]
+    assert any("Withheld (MayNotRestart)" in line for line in told)
+    assert any("came to nothing before it was begun" in line and "does not count" in line for line in told)
+    box.write(RULES, (UNITS / "sglang-watchdog.rules").read_text())
+    wait_for(lambda: box.show(SHIPPED.unit, "InvocationID") != life, LONG, f"a new life\n{dog.told()}")
+    wait_for(lambda: dog.view("sglang").get("verified"), LONG, "it serves")
+    assert dog.view("sglang")["budget"]["spent"] == spent + 1
+    assert len(dog.entries(event="acted", result="refused")) == 1
+
+
 def test_host_that_goes_down_is_left_to_go_down(dog: Watchdog) -> None:
     """Last, since it ends the box: server and watchdog outlive the others, as where the server drains for long."""
     box = dog.box

@@ -1,14 +1,19 @@
 """From what judges ask for to what is done: each guard, alone and in its order."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
+from msgspec import structs
 
 from watchdog.config import Restarting
+from watchdog.judge import deeds, outage, senses
 from watchdog.judge.decide import decide, stand_down
+from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.facts import Facts
 from watchdog.judge.ledger import Ledger, Ordered
 from watchdog.judge.verdict import Action, Call, Intent, Severity, Status, Verdict, Want
-from watchdog.observation import Answer, Job, Log, Observation, Operator, Probe, Self, Unit
+from watchdog.observation import Acted, Answer, Job, Log, Observation, Operator, Probe, Self, Unit
 
 INV, NEXT = "a" * 32, "b" * 32
 POLICY = Restarting()
@@ -127,6 +132,140 @@ def test_the_life_that_a_restart_ends_does_not_prove_it() -> None:
     f.see(Probe(t=1101.0, inv=NEXT, probe="chat", outcome="ok", status=200, total_s=0.5, answer=answer))
     decided(f, ledger=ledger, now=1102.0)
     assert [r.proven for r in ledger.restarts] == [True]
+
+
+REFUSED = "not restarted: RestartUnit failed: no right"
+
+
+def acted(t: float, result: str, inv: str = INV) -> Acted:
+    return Acted(t=t, inv=inv, action="restart", reason="SchedulerHung", result=result, detail=REFUSED)
+
+
+class Hung(Engine):
+    """An engine of a life that hangs for good: what is decided hangs on what is done alone."""
+
+    def judge(self, now: float) -> list[Verdict]:
+        return self._urgent(now)
+
+    def _urgent(self, now: float) -> list[Verdict]:
+        hung = Verdict(type="SchedulerProgressing", status=Status.FALSE, reason="Hung", message="Hung.", calls=(HUNG,))
+        return [senses.judge(self.facts.senses, now), hung, deeds.judge(self.facts, now), outage.judge(self.facts, now)]
+
+    def _gradual(self, now: float) -> list[Verdict]:
+        return []
+
+
+def hung(*seen: Observation) -> Hung:
+    engine = Hung(Settings(restart=POLICY))
+    told(engine, unit(0.0), *seen)
+    return engine
+
+
+def told(engine: Engine, *seen: Observation) -> list[tuple[float, str, str]]:
+    return [
+        (e.t, str(e.intent.action), e.intent.reason)
+        for x in seen
+        for e in engine.observe(x)
+        if e.intent is not None and e.intent.action is not Action.DIAGNOSE
+    ]
+
+
+def ordered(engine: Engine, *seen: Observation) -> list[float]:
+    return [t for t, action, _ in told(engine, *seen) if action == "restart"]
+
+
+def test_a_refused_restart_spends_nothing_and_is_ordered_again_ever_more_seldom() -> None:
+    engine = hung()
+    at: list[float] = []
+    told(engine, acted(1.0, "refused"))
+    for i in range(1, 800):
+        if ordered(engine, Self(t=5.0 * i)):
+            at.append(5.0 * i)
+            assert len(engine.ledger.restarts) == 1
+            assert ordered(engine, acted(5.0 * i, "refused")) == []
+            assert (engine.ledger.restarts, engine.ledger.condemned) == ([], None)
+    pauses = [b - a for a, b in pairwise(at)]
+    assert [at[0] - 1.0, *pauses[:4]] == pytest.approx([10.0, 20.0, 40.0, 80.0, 160.0], abs=10.0)
+    assert min(at[0] - 1.0, *pauses) >= 10.0
+    assert len(pauses) > 10
+    assert set(pauses[5:]) == {pauses[5]}
+    assert pauses[5] == pytest.approx(300.0, abs=5.0)
+
+
+@pytest.mark.parametrize(
+    ("lost", "back", "reason"),
+    [
+        (Self(t=9.9, may_restart=False), Self(t=700.0, may_restart=True), "MayNotRestart"),
+        (Self(t=9.9, bus_ok=False), Self(t=700.0, bus_ok=True), "BusDown"),
+        (structs.replace(unit(9.9), load_state="masked"), unit(700.0), "UnitMissing"),
+        (structs.replace(unit(9.9), load_state="not-found"), unit(700.0), "UnitMissing"),
+    ],
+)
+def test_what_is_missing_for_a_restart_withholds_it_until_it_is_back(lost: Observation, back: Observation, reason: str) -> None:
+    engine = hung(Self(t=1.0))
+    assert engine.ledger.restarts[-1].reason == "SchedulerHung"
+    said = told(engine, lost, acted(10.0, "refused"), structs.replace(lost, t=20.0), structs.replace(lost, t=690.0))
+    assert [(action, why) for _, action, why in said] == [("alert", reason), ("withhold", reason)], "once each, and no attempt"
+    assert engine.ledger.restarts == []
+    again = told(engine, back, Self(t=710.0))
+    assert ("restart", "SchedulerHung") in [(action, why) for _, action, why in again]
+    assert all(why != "RestartRefused" for _, _, why in again), "what was missing is back"
+    assert next(t for t, action, _ in again if action == "restart") <= 705.0
+    assert len(engine.ledger.restarts) == 1
+
+
+def test_a_missing_unit_is_a_veto_with_its_cure_and_no_news_of_a_healthy_server() -> None:
+    f = facts(structs.replace(unit(1.0), load_state="masked"))
+    alert, veto = outage.judge(f, 10.0).calls
+    assert (alert.want, veto.want, veto.reason, veto.unmet) == (Want.ALERT, Want.VETO, "UnitMissing", False)
+    assert "systemctl unmask" in str(veto.advice)
+    assert actions(decided(f, alert, veto)) == ["alert"]
+    assert actions(decided(f, HUNG, alert, veto)) == ["alert", "withhold"]
+
+
+def test_a_refusal_without_a_known_cause_is_told_for_as_long_as_it_is_tried() -> None:
+    f = facts(acted(10.0, "refused"))
+    verdict = deeds.judge(f, 20.0)
+    assert (verdict.reason, verdict.calls[0].want) == ("RestartRefused", Want.ALERT)
+    assert "refused, and nothing was done: RestartUnit failed: no right." in verdict.message
+    assert deeds.judge(f, 10.0 + deeds.REFUSED_S).reason == "NotTold"
+    f.see(unit(30.0, inv=NEXT))
+    assert deeds.judge(f, 40.0).reason == "NotTold"
+
+
+@pytest.mark.parametrize("result", ["dropped", "canceled"])
+def test_what_was_given_up_does_not_count_either(result: str) -> None:
+    engine = hung(acted(10.0, result))
+    assert engine.ledger.restarts == []
+    assert ordered(engine, Self(t=19.0)) == []
+    assert ordered(engine, Self(t=22.0)) == [20.0]
+    assert deeds.judge(engine.facts, 32.0).reason == "NotTold", "nobody has to mend anything"
+
+
+def test_what_was_begun_counts_whatever_came_of_it() -> None:
+    for result in ("begun", "done", "failed", "timeout", "unknown", "dependency", "skipped"):
+        engine = hung(Self(t=1.0), Self(t=8.0))
+        assert ordered(engine, acted(10.0, result), Self(t=100.0)) == []
+        assert len(engine.ledger.restarts) == 1
+
+
+def test_repaired_lifts_what_a_restart_in_vain_has_latched() -> None:
+    mended = Operator(t=20.0, action="repaired")
+    engine = hung(Self(t=1.0), Self(t=8.0), acted(10.0, "failed"))
+    assert ordered(engine, Self(t=19.0)) == []
+    back_off_over = engine.ledger.restarts[-1].t + POLICY.backoff_s
+    (at,) = ordered(engine, mended, Self(t=back_off_over + 60.0))
+    assert back_off_over <= at <= back_off_over + 5.0, "the back-off and the budget stay"
+    assert len(engine.ledger.restarts) == 2
+    under_way = hung(Self(t=1.0), Self(t=8.0), acted(10.0, "begun"))
+    assert ordered(under_way, mended, Self(t=200.0)) == [], "a restart that is under way is not ordered twice"
+    refused = hung(Self(t=1.0), *(acted(t, "refused") for t in (10.0, 20.0, 30.0)))
+    assert ordered(refused, structs.replace(mended, t=31.0)) == [31.0]
+
+
+def test_a_new_life_forgets_the_refusals_of_the_old_one() -> None:
+    engine = hung(Self(t=1.0), acted(6.0, "refused"))
+    assert ordered(engine, unit(7.0, inv=NEXT)) == [7.0]
 
 
 def test_the_back_off_waits() -> None:

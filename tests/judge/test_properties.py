@@ -9,7 +9,7 @@ from tests.incidents.case import CASES
 from watchdog import observation as o
 from watchdog.config import Restarting
 from watchdog.judge.engine import Engine, Settings
-from watchdog.judge.ledger import Ledger
+from watchdog.judge.ledger import REFUSED_AGAIN_S, VAIN, Ledger
 from watchdog.judge.verdict import Action, Event
 
 INVS = ("a" * 32, "b" * 32, "c" * 32)
@@ -149,6 +149,54 @@ def test_the_budget_holds_whatever_dies_and_when(raw: list[tuple[float, o.Observ
 
     assert len(done) <= policy.budget
     assert len(set(lives)) == len(lives), "one life is restarted once"
+
+
+results = st.sampled_from(("refused", "refused", "dropped", "canceled", "begun", "done", "failed", "timeout", "unknown"))
+
+
+@PLAIN
+@given(steps, st.lists(st.tuples(results, st.integers(0, 3)), max_size=40), st.sets(st.integers(0, 60), max_size=4))
+def test_the_budget_holds_whatever_comes_of_the_orders(
+    raw: list[tuple[float, o.Observation]], answers: list[tuple[str, int]], mended: set[int]
+) -> None:
+    """Only what was carried out is spent; what was refused is not tried again at once; a replay decides the same."""
+    policy = Restarting(budget=2, budget_s=7 * 86400.0, backoff_s=1.0)
+    engine = Engine(Settings(restart=policy))
+    lives: list[str | None] = []
+    waiting: list[tuple[int, o.Acted]] = []
+    refused: float | None = None
+    record: list[o.Observation] = []
+    events: list[Event] = []
+
+    def take(x: o.Observation) -> None:
+        nonlocal refused
+        record.append(x)
+        for e in engine.observe(x):
+            events.append(e)
+            if e.intent is None or e.intent.action is not Action.RESTART:
+                continue
+            assert refused is None or e.t - refused >= REFUSED_AGAIN_S
+            lives.append(engine.facts.life.inv)
+            result, after = answers.pop() if answers else ("done", 0)
+            done = o.Acted(t=e.t, inv=lives[-1], action="restart", result=result, reason=e.intent.reason)
+            waiting.append((after, done))
+            if result in VAIN:
+                lives.pop()
+
+    for i, x in enumerate(laid_out(raw)):
+        if i in mended:
+            take(o.Operator(t=x.t, action="repaired"))
+            refused = None
+        take(x)
+        if x.inv is not None and isinstance(x, o.Unit):
+            refused = None  # another life, which was never refused
+        waiting, due = [(n - 1, a) for n, a in waiting if n > 0], [a for n, a in waiting if n <= 0]
+        for done in due:
+            take(msgspec.structs.replace(done, t=x.t))
+            refused = x.t if done.result in VAIN else refused
+
+    assert len(lives) <= policy.budget
+    assert told(Engine(Settings(restart=policy)), record) == events
 
 
 @PLAIN

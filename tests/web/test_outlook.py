@@ -8,7 +8,7 @@ import pytest
 from tests.web.site import LIFE, make_watch, serve, source, start
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Call, Condition, Severity, Status, Verdict, Want
-from watchdog.observation import Operator, Unit
+from watchdog.observation import Acted, Operator, Unit
 from watchdog.state import UnderWay
 from watchdog.watch import Watch
 from watchdog.web.outlook import outlook
@@ -105,12 +105,18 @@ def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     ledger.restarts[-1].dry = True
     assert "would have restarted the unit, but only says so" in told(watch)[0]
     ledger.condemned, ledger.condemned_at = None, None
+    assert "systemd has not carried out the last one" in told(watch)[0]
+    ledger.repaired(now, over=True)
     assert "when the back-off is over" in told(watch)[0]
     ledger.order(now, "SchedulerHung", "another life", policy)
-    ledger.condemned, ledger.condemned_at = None, None
-    assert "2 restarts within 6 h are the limit" in told(watch)[0]
-    ledger.withheld["NotCured"] = now
+    ledger.condemned, ledger.condemned_at, ledger.repaired_at = None, None, None
     assert "does not restart again: the last restart did not cure it." in told(watch)[0]
+    ledger.repaired(now, over=True)
+    assert "2 restarts within 6 h are the limit" in told(watch)[0]
+    ledger.restarts.clear()
+    watch.take(Acted(t=now, inv=watch.target.inv, action="restart", result="refused", detail="not restarted: no right."))
+    watch.engine.conditions[HANGS.type] = HANGS
+    assert told(watch)[0] == "The watchdog was refused the restart, and orders it again: no right."
     watch.take(Operator(t=now, action="pause", reason="fabric"))
     watch.engine.conditions[HANGS.type] = HANGS
     assert told(watch)[0] == "The watchdog does nothing to the unit: paused by a person: fabric."

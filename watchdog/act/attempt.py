@@ -29,6 +29,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             done), or "unknown" (it was begun, and its end could not be seen).
         message: one sentence for people.
         stand_down: a person, or the host, wants it otherwise: do not try again by yourself.
+        denied: the right was missing (polkit), and nothing was done.
         killed: SIGKILL was sent to the unit's processes.
         stop_s: how long the stop took, in seconds; None if it was not seen.
         start_s: how long the start took (until systemd calls the unit active), in seconds; None if it was not seen.
@@ -38,6 +39,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     message: str
     stand_down: bool = False
+    denied: bool = False
     killed: bool = False
     stop_s: float | None = None
     start_s: float | None = None

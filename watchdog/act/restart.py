@@ -19,7 +19,8 @@ import msgspec
 
 from watchdog.act.attempt import Attempt, Outcome
 from watchdog.clock import Clock
-from watchdog.systemd import Bus, JobConflictError, NoAnswerError, NoSuchUnitError, SystemdError, UnitState
+from watchdog.systemd import AccessDeniedError, Bus, JobConflictError, NoAnswerError, NoSuchUnitError, SystemdError, UnitState
+from watchdog.wording import NOT_RESTARTED
 
 KILL_LIMIT_S = 120.0
 VAIN_DRAIN_S = 30.0
@@ -84,21 +85,22 @@ async def restart(
             attempt = Attempt(bus=bus, unit=unit, path=path, job=job, before=before, clock=clock, signals=signals, began=began)
             return await attempt.follow(stop_limit_s, kill_limit_s, start_limit_s)
     except JobConflictError as e:
-        return Outcome(result="refused", message=f"not restarted: somebody else's job is pending ({e.text})", stand_down=True)
+        return Outcome(result="refused", message=f"{NOT_RESTARTED}somebody else's job is pending ({e.text})", stand_down=True)
     except SystemdError as e:
-        return Outcome(result="refused", message=f"not restarted: {e}")
+        return Outcome(result="refused", message=f"{NOT_RESTARTED}{e}", denied=isinstance(e, AccessDeniedError))
 
 
 async def _last_look(bus: Bus, state: UnitState, *, inv: str | None, down: bool) -> Outcome | None:
     """Why nothing is to be done; None if nothing speaks against the restart."""
 
     def no(why: str, *, stand_down: bool = True) -> Outcome:
-        return Outcome(result="refused", message=f"not restarted: {why}", stand_down=stand_down)
+        return Outcome(result="refused", message=f"{NOT_RESTARTED}{why}", stand_down=stand_down)
 
     if bus.shutting_down:
         return no("the host is shutting down")
     if state.load_state != "loaded":
-        return no(f"the unit is {state.load_state or 'of unknown state'}; check its name and file", stand_down=False)
+        cure = "unmask it" if state.load_state == "masked" else "check its name and file"
+        return no(f"the unit is {state.load_state or 'of unknown state'}; {cure}", stand_down=False)
     if state.job is not None:
         kind = await bus.job_type(state.job)
         # A start that waits or lasts is what a stuck start-up looks like: the restart takes it over.

@@ -6,10 +6,12 @@ The order of the guards is the policy:
 2. blind: nothing;
 3. a condemned incarnation: wait for the next;
 4. a veto: withhold, and say what helps instead;
-5. the budget: withhold, and alert; the back-off: wait;
-6. restart.
+5. a restart that was just refused, or given up, before it began: wait a little, since it is not spent;
+6. the budget: withhold, and alert; the back-off: wait;
+7. restart.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 
 from watchdog.config import Restarting
@@ -71,6 +73,8 @@ def _settle(f: Facts, ledger: Ledger, now: float) -> None:
     """A new life lifts what belonged to the old one; a proven one proves the restart that brought it."""
     if ledger.condemned_at is not None and f.life.inv != ledger.condemned:
         ledger.condemned, ledger.condemned_at = None, None
+    if ledger.refused is not None and f.life.inv != ledger.refused.inv:
+        ledger.refused = None
     if f.life.proven and f.answers.good and ledger.restarts and ledger.restarts[-1].inv != f.life.inv:
         ledger.restarts[-1].proven = True
     if f.life.proven and f.life.dying_at is None:
@@ -121,12 +125,12 @@ def _restarts(f: Facts, calls: list[Call], ledger: Ledger, policy: Restarting, n
         veto = next((v for v in vetoes if v.unmet), vetoes[0])
         yield from _withhold(veto, wanted, ledger, now)
         return
-    if f.life.in_transit:
+    if f.life.in_transit or ledger.again_s(now) > 0:
         return
     call = wanted[0]
-    again = _again(f, call, ledger, now)
-    if again is not None:
-        yield from _withhold(again, wanted, ledger, now)
+    vain = in_vain(f, call, ledger, now)
+    if vain is not None:
+        yield from _withhold(vain, wanted, ledger, now)
         return
     spent = ledger.spent(policy, now)
     if spent is not None:
@@ -149,9 +153,10 @@ def _restarts(f: Facts, calls: list[Call], ledger: Ledger, policy: Restarting, n
     yield _intent(Action.RESTART, call)
 
 
-def _again(f: Facts, call: Call, ledger: Ledger, now: float) -> Call | None:
+def in_vain(f: Facts, call: Call, ledger: Ledger, now: float) -> Call | None:
     """The same fault soon after its restart, in a life that never served: the cause outlives restarts."""
-    same = [r for r in ledger.restarts if r.reason == call.reason and now - r.t < AGAIN_S]
+    mended = ledger.repaired_at if ledger.repaired_at is not None else -math.inf
+    same = [r for r in ledger.restarts if r.reason == call.reason and now - r.t < AGAIN_S and r.t > mended]
     if not same or same[-1].proven:
         return None
     when = ago(now - same[-1].t)

@@ -83,7 +83,12 @@ class Engine:
         while self._next_tick < x.t:
             yield from self._judge(self._next_tick)
             self._next_tick += self.settings.tick_s
-        if self.facts.see(x):
+        urgent = self.facts.see(x)
+        if isinstance(x, o.Acted) and x.action == "restart":
+            self.ledger.acted(x.t, x.result, x.reason)
+        elif isinstance(x, o.Operator) and x.action == "repaired":
+            self.ledger.repaired(x.t, over=deeds.failed(self.facts) is not None)
+        if urgent:
             yield from self._judge(x.t)
 
     def tick(self, now: float) -> Iterator[Event]:
@@ -111,7 +116,7 @@ class Engine:
             requests.judge(f, now),
             trouble.judge(f, now),
             vetoes.judge(f, self.settings.restart, now),
-            deeds.judge(f),
+            deeds.judge(f, now),
         ]
 
     def _gradual(self, now: float) -> list[Verdict]:

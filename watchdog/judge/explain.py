@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from watchdog.judge import progress
-from watchdog.judge.decide import condemned, stand_down
+from watchdog.judge import deeds, progress
+from watchdog.judge.decide import condemned, in_vain, stand_down
 from watchdog.judge.engine import Engine
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.sentence import sentence
@@ -68,9 +68,16 @@ def _restart(engine: Engine, now: float, told: dict[str, Any]) -> Iterator[str]:
     if told["blind"]:
         yield f"Nothing is concluded now: {told['blind']}."
     if told["condemned"]:
-        yield "The restart of this life has been ordered: the next decision is about the life after it."
+        failed = deeds.failed(engine.facts)
+        came = "" if failed is None else f" It came to nothing {ago(now - failed.t)} ({deeds.why(failed)})."
+        yield f"The restart of this life has been ordered: the next decision is about the life after it.{came}"
     for veto in told["vetoes"]:
         yield f"Withheld ({veto['reason']}): {veto['message']} {veto['advice'] or ''}".rstrip()
+    yield from _refused(engine, now)
+    called = [c for v in engine.judge(now) for c in v.calls if c.want is Want.RESTART]
+    vain = in_vain(engine.facts, called[0], engine.ledger, now) if called and not told["condemned"] else None
+    if vain is not None:
+        yield f"Withheld ({vain.reason}): {vain.message} {vain.advice}"
     if told["budget"]["forbidden"]:
         yield f"Not in the budget: {told['budget']['forbidden']}."
     elif told["budget"]["wait_s"] > 0:
@@ -79,6 +86,21 @@ def _restart(engine: Engine, now: float, told: dict[str, Any]) -> Iterator[str]:
         yield f"Called for: {told['wanted'][0]['message']}"
     else:
         yield from _needed(engine, now)
+
+
+def _refused(engine: Engine, now: float) -> Iterator[str]:
+    """That a restart was not carried out, and when it is ordered again."""
+    refused = engine.ledger.refused
+    if refused is None:
+        return
+    deed = deeds.refused(engine.facts, now)
+    who = f" ({deeds.why(deed)})" if deed is not None else ""
+    wait_s = engine.ledger.again_s(now)
+    again = f"in {span(wait_s)}" if wait_s > 0 else "as soon as nothing else stands in its way"
+    yield (
+        f"The last attempt came to nothing before it was begun, {ago(now - refused.t)}{who}, and does not count: "
+        f"if it is still called for, it is made again {again}."
+    )
 
 
 def _needed(engine: Engine, now: float) -> Iterator[str]:

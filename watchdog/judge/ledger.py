@@ -5,6 +5,9 @@ import msgspec
 from watchdog.config import Restarting
 from watchdog.wording import counted, span
 
+VAIN = ("refused", "dropped", "canceled")
+"""Results of a restart that was not carried out: refused before systemd began it, given up by us, replaced by somebody's job."""
+
 
 class Ordered(msgspec.Struct, kw_only=True):
     """One restart that we ordered.
@@ -24,6 +27,25 @@ class Ordered(msgspec.Struct, kw_only=True):
     dry: bool = False
 
 
+REFUSED_AGAIN_S = 10.0
+"""A restart that was not carried out is ordered again after so long; each further time in a row doubles it."""
+REFUSED_LONGEST_S = 300.0
+
+
+class Refused(msgspec.Struct, kw_only=True):
+    """Restarts of one life that were ordered and not carried out (VAIN).
+
+    Attributes:
+        t: when the last one was.
+        inv: of which incarnation.
+        times: how many in a row.
+    """
+
+    t: float
+    inv: str | None = None
+    times: int = 1
+
+
 class Ledger(msgspec.Struct, kw_only=True):
     """The memory of decisions of one server. Moments are on the daemon's clock; state.py carries them over its restarts."""
 
@@ -31,6 +53,10 @@ class Ledger(msgspec.Struct, kw_only=True):
     condemned: str | None = None
     """The incarnation whose restart was ordered: nothing more is decided about it."""
     condemned_at: float | None = None
+    refused: Refused | None = None
+    """The last restart that was not carried out, as long as its life lasts."""
+    repaired_at: float | None = None
+    """When a person last said that the cause is mended."""
     withheld: dict[str, float] = {}
     """Reasons that were said → since when."""
     alerts: dict[str, float] = {}
@@ -56,8 +82,41 @@ class Ledger(msgspec.Struct, kw_only=True):
             return 0.0
         return max(0.0, short[-1].t + policy.backoff_s * 2.0 ** (len(short) - 1) - now)
 
+    def again_s(self, now: float) -> float:
+        """How long a restart that was not carried out waits before it is ordered again, in seconds; 0 if it need not."""
+        if self.refused is None:
+            return 0.0
+        pause_s = min(REFUSED_AGAIN_S * 2.0 ** min(self.refused.times - 1, 10), REFUSED_LONGEST_S)
+        return max(0.0, self.refused.t + pause_s - now)
+
     def order(self, t: float, reason: str, inv: str | None, policy: Restarting, *, dry: bool = False) -> None:
         """Write down a restart before it is carried out."""
         self.restarts = [r for r in self.restarts if t - r.t < policy.budget_long_s]
         self.restarts.append(Ordered(t=t, reason=reason, inv=inv, dry=dry))
         self.condemned, self.condemned_at = inv, t
+        self.withheld.clear()  # nothing stands in the way any more: what comes back is news
+
+    def acted(self, t: float, result: str, reason: str | None) -> None:
+        """Take in what came of a restart: one that was not carried out does not count, and does not condemn the life."""
+        if result not in VAIN:
+            self.refused = None if result != "dry" else self.refused
+            return
+        inv = self.condemned
+        if self.restarts and self.restarts[-1].reason == reason:
+            inv = self.restarts.pop().inv
+        self.condemned, self.condemned_at = None, None
+        before = self.refused
+        lately = before is not None and before.inv == inv and t - before.t < 2 * REFUSED_LONGEST_S
+        self.refused = Refused(t=t, inv=inv, times=before.times + 1 if before is not None and lately else 1)
+
+    def repaired(self, t: float, *, over: bool) -> None:
+        """A person has mended the cause: a restart in vain is no reason against the next one. The budget stays.
+
+        Args:
+            t: when.
+            over: the last restart has ended in vain, so that none is under way.
+        """
+        self.repaired_at, self.refused = t, None
+        self.withheld.clear()
+        if over:
+            self.condemned, self.condemned_at = None, None

@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec import structs
+
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count
 from watchdog.judge.facts.life import Life, Phase
@@ -14,6 +16,11 @@ GRACE_S = 20.0
 SIGNALLED_S = 900.0
 """Who ends the server by hand to start it again does so sooner."""
 RECENT_S = 86400.0
+UNLOADED = {
+    "not-found": "Check the unit's name in the configuration, or put its file back, then `systemctl daemon-reload`.",
+    "masked": "If it is to be restarted again, `systemctl unmask` it.",
+}
+"""What helps where systemd has not loaded the unit, by its LoadState."""
 SIGKILLED = re.compile(r"\bexit code (-9|137)\b")
 """A child that got SIGKILL, as Python and a shell tell it: what was printed says nothing of the cause."""
 
@@ -26,15 +33,13 @@ def judge(f: Facts, now: float) -> Verdict:
     if u is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="systemd has not been asked yet.")
     if u.load_state not in (None, "loaded"):
-        message = f"systemd says that the unit is {u.load_state}."
-        call = Call(
-            want=Want.ALERT,
-            reason="UnitMissing",
-            message=message,
-            severity=Severity.CRITICAL,
-            advice="Check the unit's name in the configuration, then `systemctl daemon-reload`.",
+        message = f"systemd says that the unit is {u.load_state}: it would refuse to restart it."
+        advice = UNLOADED.get(
+            u.load_state, "Mend the unit's file (`systemctl status` says what is wrong), then `systemctl daemon-reload`."
         )
-        return Verdict(type=kind, status=Status.FALSE, reason="UnitMissing", message=message, calls=(call,))
+        call = Call(want=Want.ALERT, reason="UnitMissing", message=message, severity=Severity.CRITICAL, advice=advice)
+        veto = structs.replace(call, want=Want.VETO)  # it withholds the restarts that others call for
+        return Verdict(type=kind, status=Status.FALSE, reason="UnitMissing", message=message, calls=(call, veto))
     phase = life.phase()
     if not life.down:
         calls = _crashes(life, now)

@@ -1,5 +1,7 @@
 """Are we blind? What the daemon says of itself, and what journald says it lost."""
 
+from msgspec import structs
+
 from watchdog.judge.facts.senses import Senses
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import span
@@ -20,7 +22,8 @@ def judge(s: Senses, now: float) -> Verdict:
     if s.last.bus_ok is False:
         message = "systemd does not answer over D-Bus: the unit's state is unknown and it could not be restarted."
         call = Call(want=Want.ALERT, reason="BusDown", message=message, severity=Severity.WARNING, advice="Look at dbus.service.")
-        return Verdict(type="Sighted", status=Status.FALSE, reason="BusDown", message=message, calls=(call,))
+        veto = structs.replace(call, want=Want.VETO, severity=Severity.CRITICAL)
+        return Verdict(type="Sighted", status=Status.FALSE, reason="BusDown", message=message, calls=(call, veto))
     if s.journal_down_since is not None and now - s.journal_down_since >= JOURNAL_S:
         message = "The journal cannot be read: batch lines and fatal lines are not seen."
         call = Call(

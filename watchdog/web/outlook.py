@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from watchdog.act.alerts.wording import DID, HELD_BACK
-from watchdog.judge.decide import condemned, stand_down
+from watchdog.judge import deeds
+from watchdog.judge.decide import condemned, in_vain, stand_down
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.sentence import worst
 from watchdog.judge.verdict import Action, Call, Want
@@ -40,9 +41,14 @@ def _next(watch: Watch, calls: Sequence[Call], of_worst: Sequence[Call], now: fl
     if condemned(f, ledger, now):
         if ledger.restarts and ledger.restarts[-1].dry:
             return f"would have restarted the unit, but only says so (mode {watch.mode})."
+        failed = deeds.failed(f)
+        if failed is not None:
+            return f"has tried to restart the unit, in vain: {deeds.why(failed)}."
         return "has ordered the restart; the new life has to prove itself."
     unmet = next((v for v in vetoes if v.unmet), vetoes[0] if vetoes and wanted else None)
     if unmet is not None:
+        if unmet.reason in HELD_BACK and watch.mode == "act":
+            return HELD_BACK[unmet.reason]
         return f"does not restart, since that would not help. {unmet.message}"
     if not wanted:
         if f.life.phase() is Phase.STARTING:
@@ -50,9 +56,12 @@ def _next(watch: Watch, calls: Sequence[Call], of_worst: Sequence[Call], now: fl
         asked = {c.want for c in of_worst}
         told = Action.PLAN_RESTART if Want.PLAN_RESTART in asked else Action.ALERT if Want.ALERT in asked else None
         return DID[told][watch.mode] if told is not None else "waits: nothing calls for a restart so far."
-    held = next((words for reason, words in HELD_BACK.items() if reason in ledger.withheld), None)
-    if held is not None:
-        return held
+    refused = deeds.refused(f, now)
+    if refused is not None:
+        return f"was refused the restart, and orders it again: {deeds.why(refused)}."
+    vain = in_vain(f, wanted[0], ledger, now)
+    if vain is not None:
+        return HELD_BACK[vain.reason]
     spent = ledger.spent(policy, now)
     if spent is not None:
         return f"does not restart again: {spent}."

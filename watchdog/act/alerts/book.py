@@ -122,7 +122,7 @@ class Book:
             cause.over, cause.outcome, cause.severity = None, None, intent.severity
         if intent.action not in cause.actions:
             cause.actions.append(intent.action)
-        if intent.action is Action.RESTART:
+        if intent.action is Action.RESTART and not cause.refused:  # the same refusal again is no news
             cause.failed = None
         cause.severity = max(cause.severity, intent.severity, key=RANK.__getitem__)
         cause.message = redact.line(intent.message, TEXT_CAP)
@@ -149,14 +149,19 @@ class Book:
     def acted(self, server: str, reason: str, at: datetime, result: str, detail: str) -> bool:
         """What came of a restart: a dropped one is over, a failed one is news; True if that changed the book."""
         cause = self._causes.get((server, reason))
-        if cause is None or cause.over is not None or Action.RESTART not in cause.actions or result in QUIET_RESULTS:
+        if cause is None or cause.over is not None or Action.RESTART not in cause.actions:
             return False
+        if result in QUIET_RESULTS:
+            carried_out = cause.refused and result != "dry"
+            if carried_out:
+                cause.failed, cause.refused = None, False
+            return carried_out
         if result == "dropped":
             return self.end(server, reason, at, redact.line(detail, TEXT_CAP))
         failed = redact.line(detail, TEXT_CAP) or result
         if failed == cause.failed:
             return False
-        cause.failed, cause.renewed = failed, at
+        cause.failed, cause.refused, cause.renewed = failed, result == "refused", at
         cause.said_actions = [action for action in cause.said_actions if action is not Action.RESTART]
         return True
 

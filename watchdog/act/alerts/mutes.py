@@ -23,7 +23,9 @@ CANARIES = (
     | {"WrongAnswers", "CanariesUnanswered"}
     | REFUSALS
 )
-ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"})
+ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"}) | {
+    "RestartRefused"
+}
 SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
 SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
 WORK = frozenset({"QueueFull", "Saturated", "NobodyLetIn", "SomeRequestsLost", "EngineSilent", "Nan"}) | SPECULATION

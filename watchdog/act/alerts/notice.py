@@ -43,6 +43,7 @@ class Cause(msgspec.Struct, kw_only=True):
         over: since when it is over; it stands here until that has been said.
         outcome: one sentence on how it ended.
         failed: what came of our restart, where it did not help.
+        refused: whether it was refused, so that nothing was done.
         again: whether what people were told of has happened once more since.
     """
 
@@ -63,6 +64,7 @@ class Cause(msgspec.Struct, kw_only=True):
     over: datetime | None = None
     outcome: str | None = None
     failed: str | None = None
+    refused: bool = False
     again: bool = False
 
     @property

@@ -10,7 +10,7 @@ from watchdog import __version__
 from watchdog.act.alerts.notice import ENDED, Cause, Item, Message, News
 from watchdog.config import Mode
 from watchdog.judge.verdict import Action
-from watchdog.wording import span
+from watchdog.wording import NOT_RESTARTED, span
 
 TITLE_CAP = 140
 """Characters of the first line: what the lock screen of a phone shows."""
@@ -45,6 +45,9 @@ DID = {
 """What the watchdog does, by the decision that weighs most and by mode; "The watchdog" goes before it."""
 
 HELD_BACK = {
+    "MayNotRestart": "cannot restart the unit: polkit does not let it. It asks every 10 s, and restarts once it may.",
+    "UnitMissing": "cannot restart a unit that systemd has not loaded. It restarts it once that is mended.",
+    "BusDown": "cannot restart the unit: systemd cannot be asked. It restarts it once that is mended.",
     "BudgetSpent": "does not restart again: its restart budget is spent.",
     "RestartFailed": "does not order another restart: systemd has not carried out the last one.",
     "NotCured": "does not restart again: the last restart did not cure it.",
@@ -54,6 +57,10 @@ WEIGHT = (Action.WITHHOLD, Action.RESTART, Action.PLAN_RESTART, Action.ALERT)
 
 
 LEFT = {
+    "MayNotRestart": "asks for the right every 10 s, and restarts nothing without it.",
+    "UnitMissing": "restarts nothing that systemd has not loaded.",
+    "RestartRefused": "tries again by itself, as long as a restart is called for.",
+    "RestartFailed": "has tried to restart the unit, in vain.",
     "ServerDied": "leaves this restart to systemd (Restart= of the unit).",
 }
 """What others do about it, in place of "does not restart for it"."""
@@ -65,10 +72,13 @@ NO_HURRY = "You need not do anything now: how it ends will be told."
 def did(cause: Cause, unit: str, mode: Mode) -> str:
     """What the watchdog does about a cause, or will not do: a sentence or two."""
     action = next(action for action in WEIGHT if action in cause.actions)
+    if action is Action.RESTART and cause.refused:
+        why = (cause.failed or "").removeprefix(NOT_RESTARTED).rstrip(".")
+        return f"The watchdog has not restarted the unit, though it tried: {why}. It tries again by itself."
     if action is Action.RESTART and cause.failed is not None:
         return f"The watchdog's restart did not help: {cause.failed}"
     said = HELD_BACK.get(cause.reason) if action is Action.WITHHOLD and mode == "act" else None
-    said = LEFT.get(cause.reason) if action is Action.ALERT else said
+    said = LEFT.get(cause.reason) if action is Action.ALERT and (mode == "act" or cause.reason == "ServerDied") else said
     if action is Action.ALERT and mode == "act" and cause.reason in IF_IT_LASTS:
         said = "only tells of this so far; if it lasts, and a restart can help, it restarts the unit."
     whole = f"The watchdog {said or DID[action][mode].format(unit=unit)}"

@@ -115,6 +115,7 @@ class Facts:
             case o.Self():
                 if self.senses.see(x):
                     self._forgive(x.t)
+                self._explain_refusal()
             case o.Kernel():
                 fact = self.devices.see_kernel(x)
                 if fact is not None:
@@ -130,6 +131,7 @@ class Facts:
                 self.life.see_server(x)
             case o.Acted():
                 self.deed = x if x.action == "restart" else self.deed
+                self._explain_refusal()
                 return True
             case o.Operator():
                 self._operator(x)
@@ -150,6 +152,7 @@ class Facts:
             self.life.unit.sub_state if self.life.unit else None,
         )
         self.life.see_unit(x)
+        self._explain_refusal()
         self._explain_death(x.t)
         if self.life.inv != before[0]:
             self.kills.begin(self.life.inv)
@@ -341,6 +344,14 @@ class Facts:
         elif x.action == "repaired":
             self.devices.repaired()
             self.life.deaths.clear()
+
+    def _explain_refusal(self) -> None:
+        """A restart was refused for what is known to be missing: that is told, and once it is back, nothing is left to tell."""
+        last, unit = self.senses.last, self.life.unit
+        missing = last is not None and (last.may_restart is False or last.bus_ok is False)
+        unloaded = unit is not None and unit.load_state not in (None, "loaded")
+        if self.deed is not None and self.deed.result == "refused" and (missing or unloaded):
+            self.deed = None
 
     def _forgive(self, t: float) -> None:
         """We did not run: whatever was late meanwhile was late for us."""
