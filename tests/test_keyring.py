@@ -113,8 +113,10 @@ def test_a_key_that_nobody_knows_is_in_nothing_that_is_told_either(form: str) ->
         watch = Watch(whole.servers[0], whole, Path(home), clock, lambda _w, t, intent: intents.append((t, intent)))
         for x in PLAYED:
             clock.advance(max(0.0, x.t - clock.now()))
-            near = isinstance(x, Log) and x.priority is not None
-            watch.take(msgspec.structs.replace(x, message=f"{x.message} {form}") if near else spoilt(x, form, len(PLAYED)))
+            if isinstance(x, Log) and x.priority is not None:
+                watch.take(msgspec.structs.replace(x, message=f"{x.message} {form}"))
+            else:
+                watch.take(spoilt(x, form, 0) if not isinstance(x, Log) else x)
             timeline.look(watch)
         watch.take(Operator(t=clock.now(), action="pause", reason=form))
     assert intents
