@@ -134,7 +134,7 @@ def _restarts(f: Facts, calls: list[Call], ledger: Ledger, policy: Restarting, n
         return
     spent = ledger.spent(policy, now)
     if spent is not None:
-        advice = "Find the cause with the incidents' bundles, then `sglang-watchdog resume` or restart by hand."
+        advice = "Find the cause with the incidents' bundles, and restart it by hand: the budget has room again only with time."
         veto = Call(
             want=Want.VETO,
             reason="BudgetSpent",
