@@ -24,6 +24,7 @@ FAULTS = {
     "one thing in the plural": re.compile(r"(?<![\d.,:/-])(?<!of )\b1 (?!(?:as|is|was|has|s)\b)[A-Za-z-]+s\b(?<!process)"),
     "no time at all": re.compile(r"\b0 (?:s|min|h) ago|\bfor 0 (?:s|min|h)\b"),
     "a span that should be in minutes": re.compile(r"\b\d{3,} s\b(?! of the record)"),
+    "nothing in hand": re.compile(r"in hand: 0 running, 0 queued"),
     "two marks": re.compile(r"(?<!\.)\.\.(?!\.)|[,;][,;:]|:[,;]|  "),
 }
 AGAINST = re.compile(r"\ba restart (?:would (?:only )?lose|loses|changes nothing|repeats|cannot|does not|is (?:no|of no))")
