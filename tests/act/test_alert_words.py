@@ -70,6 +70,21 @@ def test_the_first_word(more: dict[str, object], first: str) -> None:
     assert wording.title(message(item(**more))).startswith(first)
 
 
+def cause_of(reason: str, actions: list[Action], *, failed: str | None = None, refused: bool = False) -> Cause:
+    return Cause(
+        server="kimi",
+        reason=reason,
+        actions=actions,
+        severity=Severity.CRITICAL,
+        message="",
+        since=AT,
+        renewed=AT,
+        open_at=AT,
+        failed=failed,
+        refused=refused,
+    )
+
+
 @pytest.mark.parametrize(
     ("actions", "reason", "mode", "said"),
     [
@@ -94,47 +109,17 @@ def test_the_first_word(more: dict[str, object], first: str) -> None:
     ],
 )
 def test_what_the_watchdog_does(actions: list[Action], reason: str, mode: str, said: str) -> None:
-    cause = Cause(
-        server="kimi",
-        reason=reason,
-        actions=actions,
-        severity=Severity.CRITICAL,
-        message="",
-        since=AT,
-        renewed=AT,
-        open_at=AT,
-    )
+    cause = cause_of(reason, actions)
     assert said in wording.did(cause, "sglang-kimi.service", mode)  # type: ignore[arg-type]
 
 
 def test_a_restart_that_did_not_help_is_not_promised_again() -> None:
-    failed = Cause(
-        server="kimi",
-        reason="SchedulerHung",
-        actions=[Action.RESTART],
-        severity=Severity.CRITICAL,
-        message="",
-        since=AT,
-        renewed=AT,
-        open_at=AT,
-        failed="not verified within 3600 s",
-    )
+    failed = cause_of("SchedulerHung", [Action.RESTART], failed="not verified within 3600 s")
     assert wording.did(failed, "x", "act") == "The watchdog's restart did not help: not verified within 3600 s"
 
 
 def test_a_restart_that_was_refused_is_told_as_such() -> None:
-    refused = Cause(
-        server="kimi",
-        reason="SchedulerHung",
-        actions=[Action.RESTART],
-        severity=Severity.CRITICAL,
-        message="",
-        since=AT,
-        renewed=AT,
-        open_at=AT,
-        failed="not restarted: RestartUnit failed: no right.",
-        refused=True,
-    )
+    refused = cause_of("SchedulerHung", [Action.RESTART], failed="not restarted: RestartUnit failed: no right.", refused=True)
     said = wording.did(refused, "x", "act")
     assert "has not restarted the unit, though it tried: RestartUnit failed: no right. It tries again by itself." in said
 

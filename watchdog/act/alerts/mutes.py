@@ -23,8 +23,10 @@ CANARIES = (
     | {"WrongAnswers", "CanariesUnanswered"}
     | REFUSALS
 )
-ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath", "NotCured", "RestartFailed"}) | {
-    "RestartRefused"
+ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath"}) | {
+    "NotCured",
+    "RestartFailed",
+    "RestartRefused",
 }
 SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
 SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
