@@ -52,12 +52,10 @@ class Deep:
         self._lookout = Lookout(ScrapeSource(Target(seen.server), clock).scrape)
         self._done = Done()
         self._prefix = ""
-        self._ends_at = 0.0
 
     async def run(self) -> Done:
         """All of it; it returns within the plan's seconds, with what was found until then."""
         begun = self._clock.now()
-        self._ends_at = begun + self._plan.seconds
         try:
             async with asyncio.timeout(self._plan.seconds):
                 busy = await self._lookout.busy()
@@ -200,9 +198,9 @@ class Deep:
         done.requests += 1
         done.tokens += reserved
         self._lookout.in_flight += 1
-        left = max(0.1, self._ends_at - self._clock.now())
         try:
-            probe = await self._canary.tell(prompt, tokens, min(left, self._seen.server.probe.chat_limit_s), exactly=exactly)
+            # The time of the whole check is not the request's: one that is cut off by it has not failed.
+            probe = await self._canary.tell(prompt, tokens, self._seen.server.probe.chat_limit_s, exactly=exactly)
         finally:
             self._lookout.in_flight -= 1
         if keep is not None:
