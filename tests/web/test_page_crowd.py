@@ -18,7 +18,8 @@ from watchdog.web.stream import READERS
 
 ROOT = Path(__file__).parents[2]
 HEAD = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
-SOON_S = 1.0
+SOON_S = 4.0
+"""Less than the page grants those who keep it waiting, and enough for a busy machine."""
 GROWTH = 24 << 20
 """Bytes that the process may grow by under attack: 32 answers of half a MB that nobody reads, and the streams."""
 
