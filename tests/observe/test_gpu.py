@@ -312,7 +312,7 @@ async def test_without_a_library_it_asks_rarely_and_goes_on_beating(tmp_path: Pa
         assert (await w.until(lambda g: True)).error == "no_driver"
         assert source.helper_pid is None, "nothing is kept running on a host without GPUs"
         async with asyncio.timeout(30):
-            while w.beats < 6:
+            while w.beats < 6:  # noqa: ASYNC110  # what is waited for has no event
                 await asyncio.sleep(INTERVAL)
         assert len(w.seen) == 1
 
@@ -378,7 +378,7 @@ async def test_the_price(nvml: FakeNvml) -> None:
         await w.until(lambda g: g.ok)
         before, rounds = resource.getrusage(resource.RUSAGE_SELF), len(w.seen)
         async with asyncio.timeout(30):
-            while len(w.seen) < rounds + 10:
+            while len(w.seen) < rounds + 10:  # noqa: ASYNC110
                 await asyncio.sleep(INTERVAL)
         after, rounds = resource.getrusage(resource.RUSAGE_SELF), len(w.seen) - rounds
         cpu = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / rounds

@@ -36,13 +36,14 @@ def test_any_bytes_will_do(line: bytes) -> None:
     bulk_of(line)
 
 
-def test_known_forms_are_bounded_and_change_no_answer() -> None:
+def test_known_heads_are_bounded_and_change_no_answer() -> None:
     for i in range(2 * bulk.MAX_FORMS):
         path = "".join("abcdefghij"[int(digit)] for digit in str(i))
         for _ in range(2):
-            assert is_bulk(f'INFO:     127.0.0.1:4 - "GET /{path} HTTP/1.1" 200 OK'.encode())
-            assert not is_bulk(f'WARN:     127.0.0.1:4 - "GET /{path} HTTP/1.1" 200 OK'.encode())
-        assert len(bulk._forms) <= bulk.MAX_FORMS
-    known = set(bulk._forms)
-    assert is_bulk(b'INFO:     127.0.0.1:4 - "GET /' + b"x" * bulk.MAX_LENGTH)
-    assert bulk._forms == known
+            assert is_bulk(f'INFO:     127.0.0.1:4 - "{path.upper()} / HTTP/1.1" 200 OK'.encode())
+            assert not is_bulk(f'WARN:     127.0.0.1:4 - "{path.upper()} / HTTP/1.1" 200 OK'.encode())
+        assert len(bulk._heads) <= bulk.MAX_FORMS
+    known = set(bulk._heads)
+    far = b"INFO:     " + b"x" * bulk._HEAD
+    assert is_bulk(far + b' - "GET / HTTP/1.1" 200 OK') and not is_bulk(far + b' + "GET / HTTP/1.1" 200 OK')
+    assert bulk._heads == known

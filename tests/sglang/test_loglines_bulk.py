@@ -114,7 +114,7 @@ def test_the_number_of_forms_is_bounded() -> None:
         classify(f'[2026-02-14 03:12:45] INFO:     127.0.0.1:4 - "GET /{path} HTTP/1.1" 200 OK')
         assert len(loglines_bulk._readers) <= bulk.MAX_FORMS
     before = len(loglines_bulk._readers)
-    classify(DECODE + " " * bulk.MAX_LENGTH)
+    classify(DECODE + " " * loglines_bulk.MAX_LENGTH)
     assert len(loglines_bulk._readers) == before
 
 

@@ -15,10 +15,10 @@ ZEROS = bytes.maketrans(b"123456789", b"000000000")
 MAX_FORMS = 500
 """So many forms are known at most: of batch lines there are some hundred, of access lines as many as clients have paths."""
 
-MAX_LENGTH = 1000
-"""The forms of longer lines are not kept."""
+_HEAD = 64
+"""By so many characters nearly every line shows whether it comes in bulk."""
 
-_forms: set[bytes] = set()
+_heads: set[bytes] = set()
 
 
 class Bulk(NamedTuple):
@@ -37,15 +37,16 @@ class Bulk(NamedTuple):
 
 def is_bulk(message: bytes) -> bool:
     """Whether a line comes in bulk."""
-    form = message.translate(ZEROS)
-    if form in _forms:
+    head = message[:_HEAD].translate(ZEROS)
+    if head in _heads:
         return True
-    if _BULK.match(message) is None:
+    match = _BULK.match(message)
+    if match is None:
         return False
-    if len(form) <= MAX_LENGTH:
-        if len(_forms) >= MAX_FORMS:
-            _forms.clear()
-        _forms.add(form)
+    if match.end() <= _HEAD:
+        if len(_heads) >= MAX_FORMS:
+            _heads.clear()
+        _heads.add(head)
     return True
 
 

@@ -6,11 +6,11 @@ values a form has, and where, is found out once; from then on a line of it costs
 
 import re
 from collections.abc import Callable, Mapping
-from operator import itemgetter
+from struct import Struct
 
 import msgspec
 
-from watchdog.sglang.bulk import MAX_FORMS, MAX_LENGTH, ZEROS
+from watchdog.sglang.bulk import MAX_FORMS, ZEROS
 from watchdog.sglang.logrules import MESSAGE_LIMIT
 from watchdog.sglang.marks import Line, Mark
 
@@ -43,6 +43,9 @@ _BATCH_NAMES = {
     "#inflight-req": "inflight",
     "#transfer-req": "transfer",
 }
+
+MAX_LENGTH = 1000
+"""The forms of longer lines are not kept."""
 
 _Reader = Callable[[str, bytes], Line]
 """Reads the lines of one form, each as text and as ASCII: one byte for each character."""
@@ -87,7 +90,7 @@ def read_batch(mark: Mark, message: str, start: int, rank: str | None) -> Line |
                 places[name] = place
         at += len(pair) + 2
     ranks = slice(0) if rank is None else slice(start - 2 - len(rank), start - 2)
-    return _learn(message, raw, _batch_reader(mark, start, ranks, places))
+    return _learn(message, raw, _batch_reader(mark, start, ranks, places, len(raw)))
 
 
 def read_access(message: str, start: int) -> Line | None:
@@ -107,20 +110,30 @@ def read_access(message: str, start: int) -> Line | None:
     return _learn(message, message.encode("ascii", "replace"), read)
 
 
-def _batch_reader(mark: Mark, start: int, ranks: slice, places: Mapping[str, slice]) -> _Reader:
+def _batch_reader(mark: Mark, start: int, ranks: slice, places: Mapping[str, slice], size: int) -> _Reader:
     body = slice(start, start + MESSAGE_LIMIT)
-    # Numbers are read several times faster from JSON than by float().
-    as_json = b"{" + b",".join(b'"%b":%%b' % name.encode() for name in places) + b"}"
-    cut = itemgetter(*places.values()) if places else lambda _: ()
+    in_order = sorted(places.items(), key=lambda item: item[1].start)
+    # Numbers are read several times faster from JSON than by float(), and cut out in one go twice as fast as one by one.
+    as_json = b"{" + b",".join(b'"%b":%%b' % name.encode() for name, _ in in_order) + b"}"
+    cut = _cutter([place for _, place in in_order], size)
 
     def read(message: str, raw: bytes) -> Line:
         try:
             fields = _decode_numbers(as_json % cut(raw))
         except msgspec.DecodeError:  # numbers as JSON does not write them: "007", "nan"
-            fields = {name: float(raw[place]) for name, place in places.items()}
+            fields = {name: float(raw[place]) for name, place in in_order}
         return Line(mark=mark, rank=message[ranks] or None, fields=fields, message=message[body])
 
     return read
+
+
+def _cutter(places: list[slice], size: int) -> Callable[[bytes], tuple[bytes, ...]]:
+    """Cuts the pieces at `places`, which are in order and apart, out of lines of `size` bytes."""
+    form, at = "", 0
+    for place in places:
+        form += f"{place.start - at}x{place.stop - place.start}s"
+        at = place.stop
+    return Struct(f"{form}{size - at}x").unpack
 
 
 def _learn(message: str, raw: bytes, read: _Reader) -> Line:
