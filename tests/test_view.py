@@ -11,7 +11,7 @@ from watchdog import config
 from watchdog.clock import FakeClock
 from watchdog.judge.facts.learned import OneStart
 from watchdog.judge.verdict import Condition, Status
-from watchdog.observation import Log, Probe, Unit
+from watchdog.observation import Log, Metrics, Probe, Unit
 from watchdog.requests import Requests
 from watchdog.view import server_view
 from watchdog.watch import Watch
@@ -94,6 +94,21 @@ class Responder:
 
     async def save(self) -> None:
         pass
+
+
+def test_the_servers_own_warm_up_proves_nothing(watch: Watch) -> None:
+    start(watch)
+
+    def scraped(t: float, ended: float) -> bool:
+        watch.take(Metrics(t=t, inv=INV, ok=True, values={"num_requests_total": ended}))
+        watch.tick()
+        return bool(server_view(watch)["verified"])
+
+    assert not scraped(5.0, 0.0)
+    watch.take(Log(t=6.0, inv=INV, message="[2026-02-25 03:08:00] The server is fired up and ready to roll!"))
+    assert not scraped(20.0, 1.0), "it may have ended before the line"
+    assert not scraped(35.0, 1.0)
+    assert scraped(50.0, 2.0)
 
 
 def test_what_a_former_life_answered_is_not_shown_of_this_one(watch: Watch) -> None:

@@ -132,7 +132,10 @@ def verified(watch: Watch) -> bool:
     f = watch.engine.facts
     if not f.life.proven or f.life.phase().value != "serving" or f.life.dying_at is not None:
         return False
-    answered = f.answers.last_good_at is not None or (f.work.ends_seen and f.work.ended_at is not None)
+    # A request that may have ended before it was ready is its own warm-up: that comes to no key and no proxy.
+    ready, ended = f.life.ready_at, f.work.surely_ended_at
+    served = f.work.ends_seen and ready is not None and ended is not None and ended >= ready
+    answered = f.answers.last_good_at is not None or served
     if not watch.server.probe.chat or not watch.server.endpoint:
         answered = True
     bad = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "FootprintAsAnnounced")

@@ -13,7 +13,7 @@ UNITS = ROOT / "units"
 RULES = "/etc/polkit-1/rules.d/50-sglang-watchdog.rules"
 LONG = 60.0
 
-SHIPPED = Server("sglang", 32001)
+SHIPPED = Server("sglang", 32001, restart="budget = 3")
 GOING = Server("going", 32002, unit="DefaultDependencies=no\nIgnoreOnIsolate=yes")
 BLOCKER = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecStop=/bin/sleep 25\n"
 
@@ -85,6 +85,33 @@ def test_a_rule_that_goes_costs_no_restart_and_its_return_brings_one(dog: Watchd
     wait_for(lambda: dog.view("sglang").get("verified"), LONG, "it serves")
     assert dog.view("sglang")["budget"]["spent"] == spent + 1
     assert len(dog.entries(event="acted", result="refused")) == 1
+
+
+def test_a_second_daemon_on_the_same_directories_does_not_start(dog: Watchdog) -> None:
+    box = dog.box
+    pid, since = box.show(dog.unit, "MainPID"), len(dog.entries())
+    second = box.run(COMMAND, "run", "--config", "/etc/wd/sglang-watchdog.toml", check=False)
+    assert second.returncode == 75, second.stderr
+    assert f"another sglang-watchdog (PID {pid}) has " in second.stderr
+    assert box.show(dog.unit, "MainPID") == pid
+    assert dog.view("sglang")["verified"]
+    assert not [entry for entry in dog.entries()[since:] if entry.get("priority", "6") < "4"]
+
+
+def test_a_unit_that_is_masked_is_not_restarted_until_it_is_unmasked(dog: Watchdog) -> None:
+    box = dog.box
+    life = box.show(SHIPPED.unit, "InvocationID")
+    file = f"/etc/systemd/system/{SHIPPED.unit}"
+    box.run("mv", file, "/run/aside")
+    box.run("systemctl", "mask", SHIPPED.unit)
+    SHIPPED.fault(box, "kill-scheduler")
+    withheld = dog.until(LONG, event="intent", action="withhold", reason="UnitMissing")
+    assert "unmask" in withheld["advice"]
+    box.run("systemctl", "unmask", SHIPPED.unit)
+    box.run("mv", "/run/aside", file)
+    box.run("systemctl", "daemon-reload")
+    wait_for(lambda: box.show(SHIPPED.unit, "InvocationID") != life, LONG, f"a new life\n{dog.told()}")
+    wait_for(lambda: dog.view("sglang").get("verified"), LONG, "it serves")
 
 
 def test_host_that_goes_down_is_left_to_go_down(dog: Watchdog) -> None:
