@@ -6,7 +6,7 @@ BIN := .venv/bin
 # The files of the tests go where they are taken away afterwards, however the run ends.
 PYTEST := export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && $(BIN)/python -m pytest
 # Tests of a file stay together: they share a private systemd, which mostly waits.
-PARALLEL := -n 3 --dist loadfile
+PARALLEL := -n 4 --dist loadfile
 export PYTHON SYSTEM_PACKAGES
 
 .PHONY: help setup demo test test-unit test-external test-install test-containers deb test-browser lint format bench docs lock clean as-root

@@ -322,6 +322,10 @@ def test_a_hang_ordered_at_the_stand_in_appears_without_reload(box: Box) -> None
         assert page.wait("document.querySelector('.coming dd').textContent").startswith("The watchdog would have restarted")
         page.wait("document.querySelector('#diary .remark.would')", 20)
         page.wait("document.querySelector('#incidents .bundle')", 20)
+        box.write("/etc/wd.toml", "[daemon]\nmode = 'brave'\n")
+        box.run("systemctl", "kill", "--kill-whom=main", "-s", "HUP", "sglang-watchdog")
+        page.wait("document.querySelector('#daemon').textContent.includes('the last reload was refused')", 20)
+        assert "brave" in page.ask("document.querySelector('#daemon .wrong').textContent")
         assert page.ask("window.same") is True
         assert page.problems == []
         assert [url for url in page.requests if not url.startswith("http://127.0.0.1:9430/")] == []

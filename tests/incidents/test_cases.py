@@ -1,60 +1,24 @@
-"""Each kind of incident, made by the simulation, is judged right in each of its variants."""
+"""What the cases are made with: the simulation, what is asked of a decision, and what of words. Each module of cases has its own
+tests."""
 
 import json
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from tests.incidents import (
-    cases_answers,
-    cases_busy,
-    cases_end,
-    cases_hang,
-    cases_late,
-    cases_partial,
-    cases_queue,
-    cases_slow,
-    cases_start,
-    cases_unseen,
-)
-from tests.incidents.case import CASES, Case, judge
-from tests.incidents.readable import Reader, faults
-from watchdog.judge.engine import Engine
-from watchdog.observation import Header, decode, encode
-from watchdog.replay import settings_of
+from tests.incidents import cases_busy, cases_partial  # noqa: F401  # fill CASES
+from tests.incidents.case import CASES, judge
+from tests.incidents.readable import faults
+from watchdog.observation import decode, encode
 
-MODULES = (
-    cases_answers,
-    cases_busy,
-    cases_end,
-    cases_hang,
-    cases_late,
-    cases_partial,
-    cases_queue,
-    cases_slow,
-    cases_start,
-    cases_unseen,
-)
-PLAYED = [pytest.param(c, v, id=f"{c.name}/{v}") for c in CASES.values() for v in c.variants]
-SEED = 7
+ROOT = Path(__file__).parent
 
 
-@pytest.mark.parametrize(("case", "variant"), PLAYED)
-def test_the_kind_is_judged_right_and_told_so_that_people_can_read_it(case: Case, variant: str) -> None:
-    """Words are read in two variants of each case: of the others, they would be the same."""
-    sim = case.sim(variant, SEED)
-    engine = Engine(settings_of(Header(server="kimi")), mid_life=sim.setup.mid_life)
-    reader = Reader(engine)
-    said: list[dict[str, Any]] = []
-    for x in sim.out:
-        events = list(engine.observe(x))
-        said += [{**e.as_line(), "inv": engine.facts.life.inv} for e in events]
-        if variant in (case.variants[0], case.variants[-1]):
-            reader.read(x, events)
-
-    assert judge(case.wishes, [e for e in said if e["event"] == "intent"]) == []
-    assert sorted(set(reader.found)) == []
+def test_each_module_of_cases_is_judged() -> None:
+    cases = {path.name for path in ROOT.glob("cases_*.py")}
+    assert cases
+    assert cases == {path.name.removeprefix("test_") for path in ROOT.glob("test_cases_*.py")}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -33,9 +34,12 @@ class Reply(NamedTuple):
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """One below those that clients get (ip(7), ip_local_port_range): no connection of another test takes it meanwhile."""
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_for(what: Callable[[], Any], limit: float = 30.0) -> Any:
@@ -59,14 +63,18 @@ class StandIn:
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **env})
         if ready:
-            self.wait_log("fired up and ready to roll")
+            try:
+                self.wait_log("fired up and ready to roll")
+            except BaseException:
+                self.__exit__()
+                raise
 
     def __enter__(self) -> "StandIn":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait(5)
+        self.process.wait(20)
 
     def log(self) -> list[str]:
         return self.output.read_text().split("\n")
@@ -74,7 +82,7 @@ class StandIn:
     def marks(self) -> list[Line]:
         return [line for text in self.log() if (line := classify(text)) is not None]
 
-    def wait_log(self, text: str, limit: float = 8.0) -> str:
+    def wait_log(self, text: str, limit: float = 30.0) -> str:
         def found() -> str | None:
             assert self.process.poll() is None or text in self.output.read_text(), self.output.read_text()[-3000:]
             return next((line for line in self.log() if text in line), None)
@@ -95,7 +103,7 @@ class StandIn:
     def clear(self) -> None:
         faults.clear(self.faults)
 
-    def request(self, method: str, path: str, body: Any = None, limit: float = 5.0, **headers: str) -> Reply:
+    def request(self, method: str, path: str, body: Any = None, limit: float = 20.0, **headers: str) -> Reply:
         """One request; a time-out is TimeoutError, a cut connection ConnectionError or http.client.IncompleteRead."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit)
         raw = body if isinstance(body, bytes | None) else json.dumps(body)
@@ -108,10 +116,10 @@ class StandIn:
             connection.close()
         return Reply(got.status, {k.lower(): v for k, v in got.getheaders()}, content, time.monotonic() - begun)
 
-    def get(self, path: str, limit: float = 5.0, **headers: str) -> Reply:
+    def get(self, path: str, limit: float = 20.0, **headers: str) -> Reply:
         return self.request("GET", path, limit=limit, **headers)
 
-    def chat(self, text: str = "What is the capital of France?", limit: float = 5.0, **more: Any) -> Reply:
+    def chat(self, text: str = "What is the capital of France?", limit: float = 20.0, **more: Any) -> Reply:
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": 40, **more}
         return self.request("POST", "/v1/chat/completions", body, limit)
 
@@ -122,7 +130,7 @@ class StandIn:
         assert values, f"no {name}"
         return sum(values)
 
-    def end(self, number: int = signal.SIGTERM, limit: float = 8.0) -> int:
+    def end(self, number: int = signal.SIGTERM, limit: float = 30.0) -> int:
         """Send a signal to the parent and wait for its exit code."""
         self.process.send_signal(number)
         return self.process.wait(limit)

@@ -119,7 +119,10 @@ export function incidents(body, server) {
 }
 
 export function watchdog(foot, daemon) {
-  const bad = daemon.sources.filter((s) => s.error);
+  const wrong = daemon.sources.filter((s) => s.error).map((s) => `${s.name}: ${s.error}`);
+  if (daemon.reload_refused) {
+    wrong.unshift(`the last reload was refused, the configuration before it goes on: ${daemon.reload_refused}`);
+  }
   const words = [
     `sglang-watchdog ${daemon.version}, process ${daemon.pid}, up ${duration(daemon.up_s)}`,
     daemon.alive ? `all ${daemon.sources.length} sources give signs of life` : "a source gives no sign of life",
@@ -133,8 +136,8 @@ export function watchdog(foot, daemon) {
   setText(main, words.join(" · "));
   keyed(
     foot.querySelector("ul"),
-    bad,
-    (s) => JSON.stringify([s.name, s.error]),
-    (s) => el("li", { class: "wrong" }, `${s.name}: ${s.error}`),
+    wrong,
+    (said) => said,
+    (said) => el("li", { class: "wrong" }, said),
   );
 }
