@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.incidents import cases_busy, cases_partial  # noqa: F401  # fill CASES
+from tests.incidents import cases_busy, cases_hang  # noqa: F401  # fill CASES
 from tests.incidents.case import CASES, judge
 from tests.incidents.readable import faults
 from watchdog.observation import decode, encode
