@@ -79,7 +79,7 @@ class Made:
 
     async def over(self) -> None:
         assert self.responder._restart is not None
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await self.responder._restart
 
     @property
@@ -345,7 +345,7 @@ async def test_a_disk_that_does_not_answer_is_told_once_and_waited_for_only_so_l
     told: list[str] = []
     monkeypatch.setattr(made.watch.log, "error", lambda _event, **fields: told.append(fields["message"]), raising=False)
     monkeypatch.setattr(made.watch.file, "write", lambda _: stuck.wait(5))
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(4):
         await made.responder.save()
         await made.responder.save()
     assert len(told) == 1
@@ -361,7 +361,7 @@ async def test_what_followed_is_added_to_the_bundle_and_to_the_incident(made: Ma
     made.order()
     await made.over()
     assert made.responder._writing is not None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await made.responder._writing
 
     said = [line.partition(" UTC: ")[2] for line in (folder / "summary.md").read_text().splitlines()[2:]]

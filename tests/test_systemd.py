@@ -216,7 +216,7 @@ async def named(address: str, name: str, handler: Any = None) -> AsyncIterator[M
 
 
 async def settled(what: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not what():  # noqa: ASYNC110  (a property of the client, which has no event for it)
             await asyncio.sleep(0.01)
 

@@ -197,7 +197,7 @@ def test_sources_are_told_of_the_model_and_of_others_requests(made: Made) -> Non
 
 
 async def test_sources_are_woken_by_what_they_are_told_and_by_nothing_else(made: Made) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         waiting = asyncio.create_task(made.watch.target.change(60))
         await asyncio.sleep(0)
         made.serving()

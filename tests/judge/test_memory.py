@@ -1,5 +1,6 @@
 """Room for what is still to come, leaks, forecasts."""
 
+import math
 from typing import Any
 
 import pytest
@@ -63,6 +64,20 @@ def test_a_far_end_is_told_as_slow_growth_only() -> None:
 def test_a_forecast_needs_a_line_as_long_as_its_eighth() -> None:
     assert leaking(4, room_gib=40, hours=0.7).verdict("MemoryHolds").reason == "SlowGrowth"
     assert leaking(4, room_gib=40, hours=2.0).verdict("MemoryHolds").reason == "Leak"
+
+
+def test_what_fills_up_within_the_room_is_no_leak() -> None:
+    """Each rank's caches take 14 GiB, half of it in the first quarter of an hour: a straight line would soon fill the room."""
+    d = Deployment(tick_s=60.0).start()
+    d.others = 0.0
+    d.host = round(sum(d.held) + 8 * d.own + 8 * 14 * GIB + 100 * GIB)
+    for _ in range(70):
+        d.look()
+    reasons = set()
+    for passed in d.hours(3.0):
+        d.extra = [14 * GIB * (1 - math.exp(-passed / 1500))] * 8
+        reasons.add(d.verdict("MemoryHolds").reason)
+    assert "FillsUp" in reasons and not d.reasons()
 
 
 MB = 10**6

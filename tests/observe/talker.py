@@ -22,7 +22,7 @@ class Talker:
 
     def server(self, **more: object) -> config.Server:
         """A configuration that points here, with short limits."""
-        limits = {"connect_limit_s": 1, "static_limit_s": 1, "health_limit_s": 1, "chat_limit_s": 1}
+        limits = {"connect_limit_s": 10, "static_limit_s": 10, "health_limit_s": 10, "chat_limit_s": 10}
         probe = {**limits, **more.pop("probe", {})}  # type: ignore[dict-item]
         return config.Server(
             name="kimi",

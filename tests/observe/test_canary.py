@@ -62,7 +62,7 @@ async def test_what_the_canary_asks() -> None:
     assert prompts[0].endswith("] What is the capital of France? Answer with one word.")
     assert one["rid"] == first.request_id and first.request_id != second.request_id
     assert f"X-Request-Id: {first.request_id}".encode() in talker.requests[0]
-    assert first.expects == "Paris" and first.limit_s == 1
+    assert first.expects == "Paris" and first.limit_s == 10
 
 
 async def test_the_configured_model_comes_first() -> None:
@@ -119,7 +119,7 @@ async def test_time_to_the_first_token_is_not_that_of_the_headers() -> None:
 
 async def test_headers_and_then_nothing() -> None:
     head = PARIS.split(b"\r\n\r\n", 1)[0] + b"\r\n\r\n"
-    probe = await asked(says(head, hold=5))
+    probe = await asked(says(head, hold=5), probe={"chat_limit_s": 0.5})
     assert (probe.outcome, probe.status, probe.ttft_s, probe.answer) == ("timeout", 200, None, None)
 
 

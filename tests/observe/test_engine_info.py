@@ -95,7 +95,7 @@ class Run:
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def next(self) -> Server:
-        return await asyncio.wait_for(self.seen.get(), 5)
+        return await asyncio.wait_for(self.seen.get(), 30)
 
 
 async def test_one_life(tmp_path: Path, server: FakeServer) -> None:

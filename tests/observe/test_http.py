@@ -12,7 +12,8 @@ from watchdog.observation import OUTCOMES
 from watchdog.observe.access import Access
 from watchdog.observe.http import BODY_CAP, Exchange, Limits, Request, exchange
 
-LIMITS = Limits(connect_s=0.5, total_s=0.5)
+LIMITS = Limits(connect_s=10, total_s=10)
+HASTY = Limits(connect_s=10, total_s=0.5)
 
 
 async def ask(talker: Talker, limits: Limits = LIMITS, **more: object) -> Exchange:
@@ -69,11 +70,11 @@ CASES: list[tuple[str, Script, str, int | None, str]] = [
 async def test_each_misbehaviour_has_its_name(script: Script, outcome: str, status: int | None, said: str) -> None:
     began = time.monotonic()
     async with talking(script) as talker:
-        got = await ask(talker)
+        got = await ask(talker, HASTY if outcome == "timeout" else LIMITS)
     assert (got.outcome, got.status) == (outcome, status), got
     assert said in (got.detail or "")
     assert got.connect_s is not None and got.total_s is not None and got.connect_s <= got.total_s
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4, "what is said for 5 s is not waited for"
 
 
 async def test_a_good_answer_and_what_was_asked() -> None:
@@ -124,7 +125,7 @@ async def test_a_full_accept_queue_is_a_connect_timeout() -> None:
                 ended[1].transport.abort()
     assert {got.outcome for got in tries} == {"connect_timeout"} and {got.connect_s for got in tries} == {None}
     assert (tries[0].detail or "").startswith("no connection within ")
-    assert 0.15 < min(got.total_s or 0 for got in tries) < 0.6, "the limit is not rounded up to whole seconds"
+    assert 0.15 < min(got.total_s or 0 for got in tries) < 1, "the limit is not rounded up to whole seconds"
 
 
 @pytest.mark.parametrize("url", ["http://a..b:1", "http://127.0.0.1:99999999", "http://[::1", "http://"])

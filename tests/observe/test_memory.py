@@ -111,7 +111,7 @@ async def first(source: CgroupSource | HostSource, when: Callable[[], object] = 
     beats: list[int] = []
     task = asyncio.create_task(source.run(seen.put_nowait, lambda: beats.append(1)))
     try:
-        got = await asyncio.wait_for(seen.get(), 5)
+        got = await asyncio.wait_for(seen.get(), 30)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -172,7 +172,7 @@ async def test_an_inactive_unit_has_no_processes_and_look_now_cuts_the_interval(
     task = asyncio.create_task(looking.run(seen.put_nowait, lambda: None))  # type: ignore[arg-type]
     try:
         for _ in range(3):
-            got = await asyncio.wait_for(seen.get(), 5)
+            got = await asyncio.wait_for(seen.get(), 30)
             assert (got.procs, got.cpu_s, got.inv) == ([], None, "a1")
             looking.look_now()
     finally:

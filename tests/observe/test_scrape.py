@@ -15,8 +15,8 @@ from watchdog.observe.source import Source, Target
 BODY = (Path(__file__).parent.parent / "fixtures" / "http" / "metrics-0.5.23.txt").read_bytes()
 
 
-def source(talker: Talker, **more: object) -> ScrapeSource:
-    target = Target(talker.server(metrics=config.Metrics(interval_s=0.1, limit_s=0.4), **more))
+def source(talker: Talker, limit_s: float = 10.0, **more: object) -> ScrapeSource:
+    target = Target(talker.server(metrics=config.Metrics(interval_s=0.1, limit_s=limit_s), **more))
     target.inv = "life1"
     return ScrapeSource(target, BootClock(), absent_interval_s=60)
 
@@ -47,7 +47,7 @@ async def test_the_real_body() -> None:
 )
 async def test_what_can_be_wrong(script: Script, error: str) -> None:
     async with talking(script) as talker:
-        seen = await source(talker).scrape()
+        seen = await source(talker, 0.4 if error == "timeout" else 10.0).scrape()
     assert (seen.ok, seen.error, seen.values) == (False, error, {})
 
 
@@ -65,7 +65,7 @@ def errors(seen: list[Observation]) -> list[str]:
 
 
 async def until(what: Callable[[], object]) -> None:
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(30):
         while not what():  # noqa: ASYNC110 - polls the test's own state
             await asyncio.sleep(0.01)
 

@@ -186,7 +186,7 @@ class TestFaultsItSurvives:
     def test_a_fault_ends_by_itself(self, server: StandIn) -> None:
         server.order("queue-full", seconds=0.2)
         assert server.chat().status == 503
-        wait_for(lambda: server.chat().status == 200, 2)
+        wait_for(lambda: server.chat().status == 200)
 
 
 def test_busy_with_long_prompts(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def bundle(watch: Watch, name: str = BUNDLE, **files: bytes) -> Path:
 
 
 async def until(what: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not what():  # noqa: ASYNC110  # what is waited for has no event
             await asyncio.sleep(0.02)
 
@@ -169,7 +169,7 @@ async def test_other_sites_may_link_here_but_not_read(client: Client) -> None:
 async def raw(client: Client, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(request)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 30)
     writer.close()
     return answer
 
@@ -250,7 +250,7 @@ async def events(answer: aiohttp.ClientResponse, count: int) -> list[tuple[str, 
     got = []
     kind = ""
     while len(got) < count:
-        line = (await asyncio.wait_for(answer.content.readline(), 5)).decode().rstrip("\n")
+        line = (await asyncio.wait_for(answer.content.readline(), 30)).decode().rstrip("\n")
         if line.startswith("event: "):
             kind = line[7:]
         elif line.startswith("data: "):
