@@ -209,6 +209,12 @@ def memory_fills_and_stays(s: Sim) -> None:
     fills(s, s.looks.leak, 14 * GIB, 900.0)
 
 
+@case("a cache fills for hours within the room", until=7200, variants=("plain",), alert=NOT)
+def memory_fills_slowly(s: Sim) -> None:
+    s.looks.mem_total = 480 * GIB
+    fills(s, s.looks.leak, 50 * GIB, 3000.0)
+
+
 @case("bursts of memory", until=5400, variants=("plain",), alert=NOT)
 def memory_bursts(s: Sim) -> None:
     def beat() -> None:

@@ -106,8 +106,9 @@ def _leak(d: Devices) -> tuple[Call, ...] | None:
         device = next((g for g in d.good.gpus if g.index == index), None)
         if device is None or device.mem_total is None or device.mem_used is None:
             continue
-        left = (device.mem_total - device.mem_used) / climb.per_s
-        if climb.reaches(left) and (worst is None or left < worst[0]):
+        room = device.mem_total - device.mem_used
+        left = room / climb.per_s
+        if climb.reaches(left) and climb.ahead >= room and (worst is None or left < worst[0]):
             worst = (
                 left,
                 f"GPU {index} holds {gib(climb.grown)} more than after the start and grows by {gib(climb.per_s * 3600)} an hour",

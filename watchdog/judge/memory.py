@@ -176,8 +176,13 @@ def _leak(f: Facts, policy: Judging) -> Verdict:
         return Verdict(type=kind, status=Status.TRUE, reason="Level", message=f"Memory is level{shown}.")
     name, worst = max(climbs, key=lambda c: c[1].per_s)
     total = max(sum(t.per_s for _, t in climbs), whole.per_s if whole else 0.0)
+    ahead = max(sum(t.ahead for _, t in climbs), whole.ahead if whole else 0.0)
     left = room / total
-    shown = f"{name} grows by {gib(worst.per_s * 3600)} an hour, in a straight line for {span(worst.span_s)}"
+    pace = f"{name} grows by {gib(worst.per_s * 3600)} an hour"
+    if ahead < room:
+        message = f"{_upper(pace)}, ever more slowly: at most {gib(ahead)} are still to come, and {gib(room)} are left."
+        return Verdict(type=kind, status=Status.TRUE, reason="FillsUp", message=message)
+    shown = f"{pace}, in a straight line for {span(worst.span_s)}"
     message = f"{_upper(shown)}; at this pace the {gib(room)} left are used up in {span(left)}."
     if left > policy.leak_horizon_s or not worst.reaches(left):
         return Verdict(type=kind, status=Status.TRUE, reason="SlowGrowth", message=message)
@@ -196,7 +201,7 @@ def _crowded(f: Facts) -> Verdict | None:
     if trend is None or m.host is None or m.host.mem_available is None or f.life.phase() is not Phase.SERVING:
         return None
     left = m.host.mem_available / trend.per_s
-    if left > CROWDED_S or not trend.reaches(left):
+    if left > CROWDED_S or not trend.reaches(left) or trend.ahead < m.host.mem_available:
         return None
     message = (
         f"Other programs on this host take {gib(trend.per_s * 60)} more a minute, for {span(trend.span_s)}; at this pace the "

@@ -1,6 +1,7 @@
 """Robust trends: does a quantity that should be constant climb in a straight line, and when is the room used up?"""
 
 import itertools
+import math
 import statistics
 from collections import deque
 
@@ -28,11 +29,13 @@ class Trend(msgspec.Struct, frozen=True):
         per_s: Theil–Sen slope, in units a second.
         grown: how much it grew over the span.
         span_s: over which time.
+        ahead: how much may still come, at most, where the climb slows down from part to part; infinite where it does not.
     """
 
     per_s: float
     grown: float
     span_s: float
+    ahead: float = math.inf
 
     def reaches(self, ahead_s: float) -> bool:
         """Whether a forecast so far ahead may be believed: the line has been straight for an eighth of that time."""
@@ -80,7 +83,7 @@ class Series:
 
         Looked at are the last six hours, their last half, quarter and eighth (a leak may have begun an hour ago), and the last
         three weeks. Steady means: the fourths of the span all grow, and the last not much slower than the first, so that a cache
-        that fills up and a burst do not count.
+        that is nearly full and a burst do not count; one that still fills is told by what may still come (`ahead`).
         """
         if len(self._bins) < LEAST_BINS or self._bins[-1][0] - self._bins[0][0] < least_span_s:
             return None
@@ -160,14 +163,33 @@ def _climb(bins: Bins, least: float) -> Trend | None:
     points = bins[::-1][::step][::-1]
     slopes = [(v2 - v1) / (t2 - t1) for i, (t1, v1) in enumerate(points) for t2, v2 in points[i + 1 :] if t2 > t1]
     slope = statistics.median(slopes)
-    if slope <= 0 or not _steady(bins, slope):
+    if slope <= 0:
         return None
-    return Trend(per_s=slope, grown=grown, span_s=span)
+    middles = _middles(bins)
+    rises = [(v2 - v1) / (t2 - t1) for (t1, v1), (t2, v2) in itertools.pairwise(middles)]
+    if not _steady(rises, slope):
+        return None
+    return Trend(per_s=slope, grown=grown, span_s=span, ahead=_ahead(rises, middles[-1][0] - middles[-2][0]))
 
 
-def _steady(bins: Bins, slope: float) -> bool:
+def _middles(bins: Bins) -> Bins:
+    """The median of each fourth."""
     quarter = len(bins) // 4
     parts = [bins[i * quarter : (i + 1) * quarter] for i in range(3)] + [bins[3 * quarter :]]
-    middles = [(statistics.median(t for t, _ in part), statistics.median(v for _, v in part)) for part in parts]
-    rises = [(v2 - v1) / (t2 - t1) for (t1, v1), (t2, v2) in itertools.pairwise(middles)]
+    return [(statistics.median(t for t, _ in part), statistics.median(v for _, v in part)) for part in parts]
+
+
+def _steady(rises: list[float], slope: float) -> bool:
     return min(rises) > 0.4 * slope and max(rises) < 2.5 * slope and rises[-1] > 0.6 * rises[0]
+
+
+def _ahead(rises: list[float], part_s: float) -> float:
+    """How much is still to come if each part goes on to bring less than the one before it.
+
+    A store that fills slows down by the same ratio from part to part: the sum of a geometric series, its last term included, is
+    more than what follows. It may have begun to fill within the first part, so the fastest part is where it slows down from.
+    """
+    fastest = max(rises)
+    parts = len(rises) - 1 - rises.index(fastest)
+    ratio = (rises[-1] / fastest) ** (1 / parts) if parts else 1.0
+    return rises[-1] * part_s / (1 - ratio) if ratio < 1 else math.inf
