@@ -41,7 +41,7 @@ def test_nothing_there_is_a_fresh_state(tmp_path: Path) -> None:
 def test_moments_are_carried_over_to_the_clock_of_the_next_daemon(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     ordered = Ordered(t=400.0, reason="SchedulerHung")
-    ledger = Ledger(restarts=[ordered], condemned="a" * 32, condemned_at=400.0, alerts={"X": 990.0})
+    ledger = Ledger(restarts=[ordered], condemned="a" * 32, condemned_at=400.0, alerts={"X": 990.0}, events={"X": 980.0})
     written(path, Saved(ledger=ledger, paused=True, paused_until=1600.0), now=1000.0)
 
     saved, trouble = StateFile(path, Later()).load()
@@ -50,6 +50,7 @@ def test_moments_are_carried_over_to_the_clock_of_the_next_daemon(tmp_path: Path
     assert saved.ledger.restarts[0].t == pytest.approx(-600.0, abs=2.0)
     assert saved.ledger.condemned_at == pytest.approx(-600.0, abs=2.0)
     assert saved.ledger.alerts["X"] == pytest.approx(-10.0, abs=2.0)
+    assert saved.ledger.events["X"] == pytest.approx(-20.0, abs=2.0)
     assert saved.paused_until == pytest.approx(600.0, abs=2.0)
 
 

@@ -75,7 +75,7 @@ class Saved(msgspec.Struct, kw_only=True):
         ledger = self.ledger
         moments = [r.t for r in ledger.restarts] + [ledger.condemned_at or 0.0, ledger.repaired_at or 0.0]
         moments += [ledger.refused.t if ledger.refused is not None else 0.0, self.paused_until or 0.0, self.observed_s]
-        for named in (ledger.withheld, ledger.alerts, ledger.planned):
+        for named in (ledger.withheld, ledger.alerts, ledger.events, ledger.planned):
             moments += named.values()
         for incident in self.incidents:
             moments += incident.moments()
@@ -92,7 +92,7 @@ class Saved(msgspec.Struct, kw_only=True):
             ledger.repaired_at += seconds
         if ledger.refused is not None:
             ledger.refused.t += seconds
-        for moments in (ledger.withheld, ledger.alerts, ledger.planned):
+        for moments in (ledger.withheld, ledger.alerts, ledger.events, ledger.planned):
             for reason in moments:
                 moments[reason] += seconds
         if self.paused_until is not None:

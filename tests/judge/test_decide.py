@@ -83,12 +83,14 @@ def test_blind_does_nothing_but_tells() -> None:
     assert actions(decided(f, HUNG, ALERT)) == ["alert"]
 
 
-def test_each_death_is_told_while_the_alert_of_an_earlier_one_stands() -> None:
+@pytest.mark.parametrize("looked_at", [1100.0, 1499.5, 1500.0, 1500.2])
+def test_each_death_is_told_while_the_alert_of_an_earlier_one_stands(looked_at: float) -> None:
+    """Also where the last look, which knew of the earlier one alone, was at the moment of the second or after it."""
     ledger = Ledger()
     first, second = (Call(want=Want.ALERT, reason="ServerDied", message="It died.", at=t) for t in (990.0, 1500.0))
 
     assert actions(decided(facts(), first, ledger=ledger)) == ["alert"]
-    assert decided(facts(), first, ledger=ledger, now=1100.0) == []
+    assert decided(facts(), first, ledger=ledger, now=looked_at) == []
     assert actions(decided(facts(), second, ledger=ledger, now=1500.5)) == ["alert"]
     assert decided(facts(), second, ledger=ledger, now=1505.0) == []
 

@@ -91,12 +91,15 @@ def _alerts(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
         if call.want is not Want.ALERT:
             continue
         called = ledger.alerts.get(call.reason)
-        if called is None or (call.at is not None and call.at > called):
+        if called is None or (call.at is not None and call.at > ledger.events.get(call.reason, called)):
             yield _intent(Action.ALERT, call)
+            if call.at is not None:
+                ledger.events[call.reason] = call.at
         ledger.alerts[call.reason] = now
     for reason, last in list(ledger.alerts.items()):
         if now - last > CLEAR_S:
             del ledger.alerts[reason]
+            ledger.events.pop(reason, None)
             yield Intent(action=Action.CLEAR, reason=reason, severity=Severity.INFO, message=f"{reason} is over.")
 
 

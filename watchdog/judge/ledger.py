@@ -61,6 +61,8 @@ class Ledger(msgspec.Struct, kw_only=True):
     """Reasons that were said → since when."""
     alerts: dict[str, float] = {}
     """Alerts that stand → when last called for."""
+    events: dict[str, float] = {}
+    """Alerts that stand and tell of what happened once → when the newest event that was told happened."""
     planned: dict[str, float] = {}
     diagnosed: dict[str, str | None] = {}
     """Suspicions that evidence was gathered for → in which incarnation."""

@@ -50,6 +50,7 @@ class Death:
         inv: which life it was.
         unseen: how many lives systemd says that it started between this one and the one seen before it.
         before: how many equal early deaths came right before it that are not kept one by one.
+        first: when the first of those was; its own moment without any.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Death:
         """How the kernel's OOM killer had to do with it, as a phrase; None where nothing says so."""
         self.unseen = 0
         self.before = 0
+        self.first = t
 
     def blame(self, line: Line) -> None:
         """A line that came late may name the cause better."""
@@ -115,7 +117,7 @@ class Deaths(deque[Death]):
         """One more life has ended; `unseen` others before it were not seen one by one."""
         death.unseen = unseen
         if len(self) == KEPT and self[0].early and self[1].early and self[1].resembles(self[0]):
-            self[1].before = self[0].before + 1 + self[1].unseen
+            self[1].before, self[1].first = self[0].before + 1 + self[1].unseen, self[0].first
         self.append(death)
         n = unseen if death.asked else unseen + 1
         if self._minutes and death.t - self._minutes[-1][0] < 60.0:
