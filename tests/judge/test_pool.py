@@ -146,6 +146,21 @@ def test_one_rank_without_its_part_is_named() -> None:
     assert "scheduler_TP3" in c.message and "scheduler_TP2" not in c.message
 
 
+def test_looks_from_before_readiness_say_nothing_of_what_is_there() -> None:
+    """Pinned within half a minute and looked at as rarely: the first look after readiness shows it, those before it do not."""
+    d = Deployment()
+    d.begin()
+    d.announce()
+    for _ in range(2):
+        d.look(30.0)
+    d.held = [float(d.per_rank) for _ in d.held]
+    d.log(f"{STAMP}] The server is fired up and ready to roll!")
+    for _ in range(4):
+        d.look(30.0)
+        assert d.condition("FootprintAsAnnounced").reason == "AsAnnounced"
+    assert not d.reasons()
+
+
 def test_shrinking_is_told_with_numbers() -> None:
     d = Deployment().start()
     d.held = [held / 2 for held in d.held]

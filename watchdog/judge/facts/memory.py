@@ -88,8 +88,8 @@ class Level:
             self.before = earlier[-1][1]
 
     def now(self) -> float | None:
-        """The median of the last three looks."""
-        values = [value for _, value in list(self.looks)[-3:]]
+        """The median of the last three looks; once the server is ready, of those since then: others may lack the pool."""
+        values = [value for _, value in list(self.looks)[-(self.seen_ready or 3) :]]
         return statistics.median(values) if values else None
 
     def spread(self, since: float) -> float:
