@@ -273,6 +273,12 @@ def driver_slow_for_one_round(s: Sim) -> None:
     s.at(T + 5, lambda: setattr(s.looks, "gpu_error", None))
 
 
+@case("a slow driver under a server that works", until=900, variants=("plain", "no-metrics", "0.5.9"))
+def driver_slow_for_half_a_minute(s: Sim) -> None:
+    s.at(T, lambda: setattr(s.looks, "gpu_error", "driver_timeout"))
+    s.at(T + 40, lambda: setattr(s.looks, "gpu_error", None))
+
+
 @case("nvsentinel-xid31-cordon-none", until=900, variants=("plain",))
 def xids_of_applications(s: Sim) -> None:
     for i, xid in enumerate((31, 13, 43, 45)):

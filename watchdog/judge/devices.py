@@ -2,8 +2,9 @@
 
 from msgspec import structs
 
+from watchdog.judge import progress
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.devices import Devices
+from watchdog.judge.facts.devices import FRESH_S, Devices
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import format_gib as gib
@@ -13,6 +14,8 @@ VIOLATED = 0.2
 """Thermal violation time: such a part of the last minutes is worth a word."""
 POLLS = 2
 """A GPU must be gone in so many rounds: one round after a boot may miss it."""
+SLOW_S = 300.0
+"""A driver that has not answered for so long is not slow."""
 GIB = 1024**3
 
 
@@ -20,12 +23,12 @@ def judge(f: Facts) -> Verdict:
     """The condition DevicesHealthy."""
     kind = "DevicesHealthy"
     d = f.devices
-    fault = _fault(d)
+    fault = _fault(f)
     if fault is not None:
         veto, alert = fault
         if f.life.down or (f.life.phase() is Phase.OFF and any(not x.asked for x in f.life.deaths)):
             veto = structs.replace(veto, unmet=any(not x.asked for x in f.life.deaths))
-        return Verdict(type=kind, status=Status.FALSE, reason=veto.reason, message=veto.message, calls=(veto, alert))
+        return Verdict(type=kind, status=Status.FALSE, reason=alert.reason, message=alert.message, calls=(veto, alert))
     if d.last is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No GPU has been looked at.")
     if not d.last.ok:
@@ -51,8 +54,9 @@ def judge(f: Facts) -> Verdict:
     )
 
 
-def _fault(d: Devices) -> tuple[Call, Call] | None:
+def _fault(f: Facts) -> tuple[Call, Call] | None:
     """What makes a restart useless or dangerous: a veto, and the alert that goes with it."""
+    d = f.devices
     if d.latched:
         at, fact = next(iter(d.latched.values()))
         return _both("DeviceFault", f"{fact.sentence} (kernel log)", fact.advice, (f"kernel line at {at:.0f}",))
@@ -66,7 +70,9 @@ def _fault(d: Devices) -> tuple[Call, Call] | None:
         )
     if d.error == "driver_timeout" and d.bad_rounds >= POLLS:
         message = "The NVIDIA driver does not answer: calls into it never return."
-        return _both("DriverWedged", message, "Reboot the host; a restart of the server would hang in the driver too.", ())
+        advice = "Reboot the host; a restart of the server would hang in the driver too."
+        veto, alert = _both("DriverWedged", message, advice, ())
+        return veto, _only_slow(f) or alert
     if d.error == "lost" and d.bad_rounds >= POLLS:
         return _both(
             "DeviceLost", "NVML reports a lost GPU.", "Reboot or power-cycle the host: only that brings a lost GPU back.", ()
@@ -88,6 +94,23 @@ def _fault(d: Devices) -> tuple[Call, Call] | None:
             (f"{count} of {d.most} GPUs",),
         )
     return None
+
+
+def _only_slow(f: Facts) -> Call | None:
+    """The alert while the driver may be only slow: the engine goes on, or has nothing to do; None where it is more than that."""
+    d = f.devices
+    if d.last is None or d.bad_since is None or f.life.phase() is not Phase.SERVING or d.last.t - d.bad_since >= SLOW_S:
+        return None
+    moved = progress.last_motion(f)
+    still = f.work.in_hand(d.last.t) and not (moved > d.bad_since and d.last.t - moved < FRESH_S)
+    if still or f.probes.failures_since(max(moved, d.bad_since - FRESH_S)):
+        return None
+    return Call(
+        want=Want.ALERT,
+        reason="DriverSlow",
+        message="The NVIDIA driver has not answered several times in a row, and nothing else says that the engine stands still.",
+        advice="Wait; if it goes on, the driver is stuck, and no restart of the server will get through it.",
+    )
 
 
 def _both(reason: str, message: str, advice: str | None, evidence: tuple[str, ...]) -> tuple[Call, Call]:

@@ -29,6 +29,8 @@ class Devices:
         self.good: Gpu | None = None
         self.most = 0
         self.bad_rounds = 0
+        self.bad_since: float | None = None
+        """When the first of those rounds without a good one ended."""
         self.error = ""
         self.latched: dict[tuple[str, str | None], tuple[float, KernelFact]] = {}
         self.notable: deque[tuple[float, KernelFact]] = deque(maxlen=20)
@@ -51,10 +53,11 @@ class Devices:
         """Take in one NVML round, and whether the engine was stepping meanwhile."""
         self.last = o
         if not o.ok:
-            self.bad_rounds = self.bad_rounds + 1 if o.error == self.error else 1
+            again = o.error == self.error
+            self.bad_rounds, self.bad_since = (self.bad_rounds + 1, self.bad_since) if again else (1, o.t)
             self.error = o.error or "unknown"
             return
-        self.bad_rounds, self.error = 0, ""
+        self.bad_rounds, self.bad_since, self.error = 0, None, ""
         before, self.good = self.good, o
         self.most = max(self.most, len(o.gpus), o.expected or 0)
         if before is not None and len(o.gpus) < self.most:
