@@ -99,6 +99,12 @@ def test_fallen_off_the_bus_with_and_without_a_number(line: str, pci: str | None
     assert got.advice is not None and "power-cycle" in got.advice
 
 
+@pytest.mark.parametrize("prefix", ["", "NVRM: "])
+def test_memory_that_cannot_be_pinned_never_blocks_a_restart(prefix: str) -> None:
+    got = fact(f"{prefix}Cannot map memory with base addr 0x7f2a14000000 and size of 0xa6c5f0 pages")
+    assert got.kind == Kind.PIN_FAILED and not got.blocks_restart and "pinned" in got.sentence
+
+
 @pytest.mark.parametrize(
     ("line", "also"),
     [

@@ -146,6 +146,36 @@ def test_one_rank_without_its_part_is_named() -> None:
     assert "scheduler_TP3" in c.message and "scheduler_TP2" not in c.message
 
 
+CANNOT_MAP = "Cannot map memory with base addr 0x7f2a14000000 and size of 0xa6c5f0 pages"
+
+
+def test_the_kernels_word_that_pinning_failed_is_told_though_the_pool_is_there() -> None:
+    d = Deployment()
+    d.begin()
+    d.announce()
+    for _ in range(2):
+        d.feed(o.Kernel(t=d.t, message=CANNOT_MAP))
+    d.pin()
+    d.ready()
+    c = d.condition("FootprintAsAnnounced")
+    assert (c.status, c.reason) == (Status.FALSE, "PinningFailed") and "2 times" in c.message
+    assert d.reasons() == {"PinningFailed"} and not d.reasons("restart") and not d.reasons("withhold")
+
+
+def test_pinning_that_fails_later_or_without_a_pool_is_none_of_ours() -> None:
+    d = Deployment().start()
+    d.look()
+    d.feed(o.Kernel(t=d.t, message=CANNOT_MAP))
+    d.look()
+    assert d.condition("FootprintAsAnnounced").reason == "AsAnnounced" and not d.reasons()
+
+    d = Deployment(args={"enable_hierarchical_cache": False}, per_rank=0)
+    d.begin()
+    d.feed(o.Kernel(t=d.t, message=CANNOT_MAP))
+    d.ready()
+    assert d.condition("FootprintAsAnnounced").reason == "NoHostPool" and not d.reasons()
+
+
 def test_looks_from_before_readiness_say_nothing_of_what_is_there() -> None:
     """Pinned within half a minute and looked at as rarely: the first look after readiness shows it, those before it do not."""
     d = Deployment()

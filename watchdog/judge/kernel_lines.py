@@ -33,6 +33,7 @@ class Kind(StrEnum):
     OOM_KILL = "oom-kill"
     HUNG_TASK = "hung-task"
     CRASH = "crash"
+    PIN_FAILED = "pin-failed"
 
 
 class KernelFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,6 +283,15 @@ def _hardware(m: re.Match[str]) -> KernelFact:
     )
 
 
+def _pin_failed(_: re.Match[str]) -> KernelFact:
+    return KernelFact(
+        kind=Kind.PIN_FAILED,
+        sentence="The NVIDIA driver could not lock host memory that a process wanted pinned",
+        fault="application",
+        helps="restart_app",
+    )
+
+
 def _crash(m: re.Match[str]) -> KernelFact:
     pid = int(m["pid"])
     return KernelFact(
@@ -304,6 +314,8 @@ _RULES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], KernelFact |
         ("os reboot to recover", r"requiring os reboot to recover", _os_reboot),
         ("RESET_REQUIRED", r"^.{0,40}NVRM:.*NV_ERR_RESET_REQUIRED", _reset_required),
         ("RmInitAdapter", r"^.{0,40}NVRM:.*RmInitAdapter failed", _no_adapter),
+        # os_lookup_user_io_memory, tried where the pages cannot be locked; NVRM's prefix is missing in most versions
+        ("Cannot map memory", r"^.{0,40}Cannot map memory with base addr \S+ and size of \S+ pages", _pin_failed),
         (
             "ut of memory",
             r"(?P<scope>Memory cgroup out of memory|Out of memory[^:]*): Kill(?:ed)? process "

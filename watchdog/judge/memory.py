@@ -8,7 +8,7 @@ from watchdog.judge.pool import Account, Finding, both
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import format_gb as gb
 from watchdog.units import format_gib as gib
-from watchdog.wording import span
+from watchdog.wording import counted, span
 
 GIB = 1024**3
 LEAK_SPAN_S = 900.0
@@ -49,6 +49,8 @@ def footprint(f: Facts, a: Account) -> Verdict:
         off = f.life.server is not None and not f.life.arg("enable_hierarchical_cache", False)
         reason = "NoHostPool" if off else "NotAnnounced"
         return Verdict(type=kind, status=Status.UNKNOWN, reason=reason, message=f"Nothing to compare: {_lower(a.why or '')}")
+    if f.memory.pin_failures and a.finding in (Finding.SEEN, Finding.UNTOLD):
+        return _unpinned(f, a)
     if a.finding is Finding.UNTOLD and not a.places:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRead", message=a.why or "")
     if a.finding is Finding.UNTOLD:
@@ -61,6 +63,24 @@ def footprint(f: Facts, a: Account) -> Verdict:
     reason, message = _finding(f, a)
     call = Call(want=Want.ALERT, reason=reason, message=message, advice=PIN_ADVICE, evidence=(a.words(),))
     return Verdict(type=kind, status=Status.FALSE, reason=reason, message=message, calls=(call,))
+
+
+def _unpinned(f: Facts, a: Account) -> Verdict:
+    """The memory is there, but the driver said that it could not pin all of it: the server may have become ready all the same."""
+    times = counted(len(f.memory.pin_failures), "time")
+    message = f"The NVIDIA driver could not pin host memory {times} while the server started (kernel log)."
+    call = Call(
+        want=Want.ALERT,
+        reason="PinningFailed",
+        message=message,
+        advice=(
+            "What is not pinned may come back stale from the host pool, or fail later in an unrelated place. Look for "
+            "cudaHostRegister in the unit's log and at the unit's LimitMEMLOCK=, or make the pool smaller (--hicache-ratio, "
+            "--hicache-size), and restart it in a quiet hour."
+        ),
+        evidence=(a.words(),) if a.words() else (),
+    )
+    return Verdict(type="FootprintAsAnnounced", status=Status.FALSE, reason="PinningFailed", message=message, calls=(call,))
 
 
 def _finding(f: Facts, a: Account) -> tuple[str, str]:

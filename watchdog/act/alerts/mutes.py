@@ -31,9 +31,9 @@ ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "Sam
 SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
 SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
 WORK = frozenset({"QueueFull", "Saturated", "NobodyLetIn", "SomeRequestsLost", "EngineSilent", "Nan"}) | SPECULATION
-GPU_SIGNS = frozenset({"GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced"})
+GPU_SIGNS = frozenset({"DriverSlow", "GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced"})
 
-POOL_SIGNS = frozenset({"PoolShrank", "FootprintTooSmall"})
+POOL_SIGNS = frozenset({"PoolShrank", "FootprintTooSmall", "PinningFailed"})
 
 LOST_DEVICES = frozenset({"DeviceFault", "DeviceLost", "DriverWedged", "DriverGone", "DriverMismatch"})
 """A driver mismatch lets a running server go on, but nothing of it starts: what ends then, ends for that."""

@@ -120,6 +120,8 @@ class Facts:
                 fact = self.devices.see_kernel(x)
                 if fact is not None:
                     self.kills.see_kernel(x.written, fact)
+                    if self.life.since is None or x.written >= self.life.since:
+                        self.memory.see_kernel(x.written, fact, ready_at=self.life.ready_at)
                     self._explain_death(x.t)
                 return True
             case o.Port():

@@ -8,6 +8,7 @@ import msgspec
 
 from watchdog.judge.facts.pool import Pool
 from watchdog.judge.facts.trend import Rush, Series, Trend
+from watchdog.judge.kernel_lines import KernelFact, Kind
 from watchdog.observation import Cgroup, Host, Procs
 from watchdog.sglang import processes
 from watchdog.sglang.loglines import Line
@@ -123,8 +124,15 @@ class Memory:
         self.unit = Series()
         self.rushes: dict[str, Rush] = {}
         """The last minutes of the unit and of each process, by name; only what is there since readiness."""
+        self.pin_failures: list[float] = []
+        """When the driver could not pin memory while the server started."""
         self._marked = False
         self._ready_at = float("inf")
+
+    def see_kernel(self, t: float, fact: KernelFact, *, ready_at: float | None) -> None:
+        """Take in what a line of the kernel log, written at `t`, says. A pool is pinned in the start: later ones are others'."""
+        if fact.kind is Kind.PIN_FAILED and (ready_at is None or t <= ready_at):
+            self.pin_failures.append(t)
 
     def announce(self, t: float, line: Line) -> None:
         """Take in a line, written at `t`, that announces a host pool."""
