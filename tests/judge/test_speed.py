@@ -191,6 +191,16 @@ def test_what_goes_in_and_never_comes_back_is_a_warning() -> None:
     assert {(i.reason, str(i.severity)) for i in d.intents if str(i.action) == "alert"} == {("HostCacheUnused", "warning")}
 
 
+def test_before_the_pool_was_turned_over_what_it_holds_may_yet_come_back() -> None:
+    """It holds 4 x 159 277 tokens; the GPU's cache alone has been turned over twice in three hours."""
+    d = Deployment(tick_s=120.0).start()
+    d.server(max_total_num_tokens=159277)
+    day(d, 3, num_requests_total=9, evicted_tokens_total=1800)
+    assert d.condition("HostCacheUseful").reason == "TooEarly" and not d.reasons()
+    day(d, 3.2, num_requests_total=9, evicted_tokens_total=3600)
+    assert d.condition("HostCacheUseful").reason == "HostCacheUnused"
+
+
 def test_a_pool_that_is_read_back_is_useful() -> None:
     d = Deployment(tick_s=120.0).start()
     day(d, 25, evicted_tokens_total=500, cached_tokens_total__host=300, load_back_tokens_total=300)

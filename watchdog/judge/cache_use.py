@@ -11,7 +11,7 @@ from watchdog.wording import counted, span
 REQUESTS_LEAST = 100
 """Fewer requests than this in a day say nothing about a cache."""
 TURNS = 1.0
-"""Tokens that left the GPU's cache for the pool, in times of the GPU's pool, with nothing ever read back."""
+"""Tokens that left the GPU's cache, in times of what the host pool holds, with nothing ever read back."""
 COUNTED_SINCE = "0.5.9"
 """From here on both counters of what comes back exist; that they are absent then means zero (docs/baseline.md)."""
 
@@ -38,13 +38,21 @@ def judge(f: Facts) -> Verdict:
         message = f"{counted(use.read_back, 'token')} came back from the host pool {over}, {share:.1%} of all prompt tokens."
         return Verdict(type=kind, status=Status.TRUE, reason="ReadBack", message=message)
     both_counted = at_least(server.version, COUNTED_SINCE) is True
-    pool = server.max_total_num_tokens
-    # What is sure only after a day of light traffic is sure sooner where the GPU's cache was turned over again and again.
-    turned = pool is not None and max(use.evicted, use.backed_up or 0.0) >= TURNS * pool and not use.ever
+    # What the host pool still holds may yet come back. Once it was turned over as a whole, what it held never did.
+    holds = use.holds or _by_ratio(f)
+    turned = holds is not None and max(use.evicted, use.backed_up or 0.0) >= TURNS * holds and not use.ever
     if not both_counted or use.requests < REQUESTS_LEAST or (use.span_s < DAY_S - MARK_S and not turned):
         message = f"Nothing has come back from the host pool {over} ({counted(use.requests, 'request')}): too little to judge by."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="TooEarly", message=message)
     return _unused(f, kind, use, over)
+
+
+def _by_ratio(f: Facts) -> float | None:
+    """How many tokens the host pool holds by its ratio to the GPU's cache; None where its size was given otherwise."""
+    server, ratio = f.life.server, f.life.number("hicache_ratio")
+    if server is None or server.max_total_num_tokens is None or not ratio or f.life.number("hicache_size"):
+        return None
+    return ratio * server.max_total_num_tokens * (f.life.number("dp_size") or 1)
 
 
 def _unused(f: Facts, kind: str, use: Use, over: str) -> Verdict:

@@ -29,6 +29,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
         storage: tokens that a storage backend gave.
         ever: whether anything ever came back in this life, by the counters' totals.
         fill: how much of the host pool is in use now, 0…1; None where the version does not tell (before 0.5.10).
+        holds: how many tokens the host pool holds when it is full; None likewise.
     """
 
     span_s: float
@@ -41,6 +42,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     storage: float
     ever: bool
     fill: float | None
+    holds: float | None
 
 
 class CacheUse:
@@ -89,4 +91,5 @@ class CacheUse:
             storage=grew("cached_tokens_total.storage"),
             ever=any(b.get(name, 0.0) > 0 for name in BACK),
             fill=used / total if used is not None and total else None,
+            holds=total or None,
         )
