@@ -79,7 +79,7 @@ class Asks:
                 sim.log("Health check request received during shutdown. Returning 503.")
                 answered(503, 0.003)
             elif not sim.ready:
-                answered(503, 0.003)
+                answered(503 if wording.number(s.version) >= (0, 4, 10) else 200, 0.003)
             elif s.shallow_health:
                 answered(200, 0.002)
             else:

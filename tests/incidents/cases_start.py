@@ -162,6 +162,22 @@ def warm_up_gets_502(s: Sim) -> None:
 
 
 @case(
+    "sgl-warmup-via-proxy-502",
+    "sgl-warmup-502-again",
+    until=3000,
+    variants=("plain", "no-metrics", "one-gpu", "bare", "quick-probes"),
+    mid_life=False,
+    withhold=must(280, 1600, "proxy"),
+    version="0.4.6.post5",
+    shallow_health=True,
+    start={"warmup": 150.0},
+)
+def warm_up_gets_502_behind_an_open_port(s: Sim) -> None:
+    """/health of this version is 200 as soon as the port is open, minutes before the warm-up fails."""
+    warm_up_gets_502(s)
+
+
+@case(
     "sgl-hicache-half-of-ram",
     until=2400,
     variants=("plain", "0.5.9", "one-gpu"),

@@ -77,7 +77,7 @@ def _settle(f: Facts, ledger: Ledger, now: float) -> None:
         ledger.refused = None
     if f.life.proven and f.answers.good and ledger.restarts and ledger.restarts[-1].inv != f.life.inv:
         ledger.restarts[-1].proven = True
-    if f.life.proven and f.life.dying_at is None:
+    if f.life.proven and f.life.surely_ready(now) and f.life.dying_at is None:
         for reason in ("SameEarlyDeath", "PortTaken", "GpuMemoryTaken", "ShmFull"):
             ledger.withheld.pop(reason, None)
     for reason, t in list(ledger.withheld.items()):

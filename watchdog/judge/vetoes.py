@@ -62,9 +62,9 @@ def _veto(reason: str, message: str, advice: str, evidence: tuple[str, ...] = ()
 
 
 def _port(f: Facts) -> Iterator[Call]:
-    if not f.life.port_taken or f.life.port is None:
+    port = f.life.listener.stranger
+    if port is None:
         return
-    port = f.life.port
     holder = f"pid {port.pid}" if port.pid else "a process"
     message = (
         f"{holder} outside the unit listens on {port.address}: the server would load for minutes and then fail to bind its port."

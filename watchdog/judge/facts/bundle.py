@@ -125,7 +125,7 @@ class Facts:
                     self._explain_death(x.t)
                 return True
             case o.Port():
-                self.life.see_port(x)
+                self.life.listener.see(x)
                 if x.listening is False and self.work.stepped_at is None:
                     self.life.doubt()
                 return self.life.port_taken

@@ -4,8 +4,10 @@ from collections import deque
 from enum import StrEnum
 
 from watchdog.judge.facts.deaths import CAUSES, Death, Deaths, order
-from watchdog.observation import Job, Log, Port, Probe, Server, Unit
+from watchdog.judge.facts.listener import Listener
+from watchdog.observation import Job, Log, Probe, Server, Unit
 from watchdog.sglang.loglines import Line, Mark
+from watchdog.sglang.version import at_least
 
 MID_LIFE_S = 3600.0
 """A unit that was up for so long when first seen is taken to have been ready once: no start takes longer."""
@@ -38,6 +40,10 @@ DRAIN_TOLD_S = 12.0
 UNCAUGHT = "exited with status 1"  # how Python ends after an exception that nobody caught
 TRACEBACK_S = 5.0
 """The last line of a traceback that comes so soon after a fatal line names its cause."""
+HEALTH_WAITS = "0.4.10"
+"""From this version on /health is 503 until the server is ready. Before it is 200 as soon as the port is open (0.4.6)."""
+WARM_UP_S = 720.0
+"""The warm-up ends within so long of the open port, or ends the server: 120 s for the first answer, 600 s for its request."""
 GAVE_UP = "Start request repeated too quickly"
 """What PID 1 says when the start limit is hit; the unit's Result= can still be that of its last end (systemd 252)."""
 LIMIT_S = 2.0
@@ -71,9 +77,7 @@ class Life:
         self.asked_by = ""
         self.auto_restart_at: float | None = None
         self.stopping_since: float | None = None
-        self.port: Port | None = None
-        self.stranger_since: float | None = None
-        """Since when the same stranger is seen on the server's port."""
+        self.listener = Listener()
         self.first_seen: float | None = None
         self.down_since: float | None = None
         """Since when systemd holds the unit inactive or failed."""
@@ -85,8 +89,10 @@ class Life:
         self.since = since
         self.ready_at: float | None = None
         self.ready_how = ""
-        self.proven = False
-        """True once the API of this very life has answered, or its ready line was read."""
+        self._told_ready = False
+        """Whether its ready line was read, or a request was answered."""
+        self._health_told = False
+        """Whether all that told of its readiness is an answer to /health."""
         self.answered = False
         """Whether anything ever answered us in this life, whatever it said."""
         self.doubted = False
@@ -205,7 +211,7 @@ class Life:
         if mark is Mark.READY:
             self.see_answered(o.written)
             if self.dying_at is None:
-                self.ready_at, self.ready_how, self.proven = o.written, "its ready line", True
+                self.ready_at, self.ready_how, self._told_ready = o.written, "its ready line", True
         elif mark is Mark.SIGTERM:
             self.sigterm_at = self._drain_told_at = o.written
         elif mark in (Mark.DRAINING, Mark.HEALTH_DRAINING):
@@ -251,14 +257,18 @@ class Life:
             death.blame(line)
 
     def see_probe(self, o: Probe) -> None:
-        """An answer of the API proves that this life is ready (it is 503 while it starts), and that it does not drain."""
+        """An answer of the API tells that this life is ready, and that it does not drain."""
         self._disprove_drain(o)
         if o.inv == self.inv and o.outcome in ("ok", "status", "malformed"):
             self.answered = True
-        if o.inv != self.inv or self.ready_at is not None or not self.active or self.port_taken or self.dying_at is not None:
+        if o.inv != self.inv or not self.active or self.port_taken or self.dying_at is not None:
             return
-        if o.outcome == "ok" and o.probe in ("health", "chat", "ready"):
-            self.ready_at, self.ready_how, self.proven = o.t, f"its answer to {o.probe}", True
+        tells = o.outcome == "ok" and o.probe in ("health", "chat", "ready")
+        self._told_ready = self._told_ready or (tells and o.probe != "health")
+        if self.ready_at is not None:
+            return
+        if tells:
+            self.ready_at, self.ready_how, self._health_told = o.t, f"its answer to {o.probe}", o.probe == "health"
         elif o.probe == "health" and o.status == 503 and not o.body and (o.total_s or 0.0) >= ASKED_S:
             self.ready_at, self.ready_how = o.t, "a /health that asked its engine in vain"
 
@@ -282,15 +292,6 @@ class Life:
     def survived(self) -> None:
         """It serves on after a fatal line: the line was not about its life."""
         self.dying_at, self.dying_line, self.cause, self.end_announced = None, None, None, False
-
-    def see_port(self, o: Port) -> None:
-        """Take in who holds the server's port. A stranger must be seen twice: a life that just ended lets its socket go late."""
-        stranger = bool(o.listening) and o.in_unit is False
-        if not stranger or self.port is None or self.port.pid != o.pid:
-            self.stranger_since = o.t if stranger else None
-        elif self.stranger_since is None:
-            self.stranger_since = o.t
-        self.port = o
 
     def doubt(self) -> None:
         """Nobody listens on its port and no work of it was ever seen: that it was ready once was only assumed."""
@@ -322,7 +323,7 @@ class Life:
         death = Death(
             t=t,
             lived_s=None if self.since is None else max(0.0, t - self.since),
-            ready=self.ready_at is not None,
+            ready=self.surely_ready(t),
             asked=asked,
             signalled=asked and not by_job,
             code=code,
@@ -338,6 +339,22 @@ class Life:
         self._blame_raised()
 
     # ---- what others ask
+
+    @property
+    def proven(self) -> bool:
+        """True once the API of this very life has answered as only a ready server does, or its ready line was read."""
+        return self._told_ready or (self._health_told and self._health_waits() is not False)
+
+    def surely_ready(self, t: float) -> bool:
+        """Whether it was ready by the moment `t`, and had not merely opened its port for its warm-up."""
+        if self.ready_at is None:
+            return False
+        port_only = self._health_told and not self._told_ready and self._health_waits() is not True
+        return not port_only or t - self.ready_at > WARM_UP_S
+
+    def _health_waits(self) -> bool | None:
+        """Whether this version's /health waits for readiness; None where the version is not known."""
+        return at_least(self.server.version if self.server is not None else None, HEALTH_WAITS)
 
     @property
     def active(self) -> bool:
@@ -381,7 +398,7 @@ class Life:
     @property
     def port_taken(self) -> bool:
         """Whether somebody outside the unit listens on the server's port."""
-        return self.port is not None and self.stranger_since is not None and self.port.t - self.stranger_since >= 2.0
+        return self.listener.stranger is not None
 
     @property
     def headless(self) -> bool:
