@@ -112,8 +112,11 @@ class Judging(Section, frozen=True, kw_only=True):
     hang_s: Annotated[
         float,
         Meta(ge=20, le=86400),
-        _doc("Without any progress, with requests to serve and failing probes, for so long: hung. In seconds."),
-    ] = 60.0
+        _doc(
+            "Without any progress, with requests to serve and failing probes, for so long: hung. In seconds. Engines that were "
+            "well again after up to two minutes are on record; a restart costs ten."
+        ),
+    ] = 130.0
     stall_s: Annotated[
         float,
         Meta(ge=60, le=86400),
