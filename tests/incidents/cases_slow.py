@@ -405,16 +405,3 @@ def rank_leaks_fast(s: Sim) -> None:
     s.looks.mem_total = used + 21 * GIB
 
     s.at(600, lambda: s.looks.leak.go(600, 1000, 23 * GIB))
-
-
-@case(
-    "sgl-hostregister-silently-ignored",
-    until=1500,
-    variants=("plain", "0.5.9"),
-    mid_life=False,
-    alert=must(150, 1200, "pin", "memlock"),
-)
-def pinning_failed_in_silence(s: Sim) -> None:
-    s.at(5, s.boot)
-    for _ in range(2):
-        s.at(240, lambda: s.looks.kernel("Cannot map memory with base addr 0x7f2a14000000 and size of 0xa6c5f0 pages"))

@@ -192,7 +192,13 @@ def host_pool_refused(s: Sim) -> None:
     )
 
 
-@case("sgl-hicache-cudahostalloc-invalid", until=2400, variants=("plain", "0.5.9"), mid_life=False, withhold=must(250, 1800))
+@case(
+    "sgl-hicache-cudahostalloc-invalid",
+    until=2400,
+    variants=("plain", "0.5.9"),
+    mid_life=False,
+    withhold=must(250, 1800, "memlock"),
+)
 def pinning_is_refused(s: Sim) -> None:
     fails(s, "warmup", "RuntimeError: CUDA error: invalid argument")
 

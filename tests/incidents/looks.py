@@ -49,6 +49,7 @@ class Looks(Asks):
         self.gpu_power: tuple[float, float] | None = None
         """(use, watts) that all GPUs show, whatever the engine does."""
         self.gpu_error: str | None = None
+        self.fabric: str | None = None
         self.gpu_missing: set[int] = set()
         self.throttled: dict[int, tuple[float, list[str]]] = {}
         self.throttle_seconds: dict[int, float] = {}
@@ -278,6 +279,7 @@ class Looks(Asks):
                     throttle_s={"thermal": self.throttle_seconds[i]} if i in self.throttle_seconds else None,
                     ecc_uncorrected=0,
                     retired_pending=False,
+                    fabric=self.fabric,
                     procs=procs,
                 )
             )

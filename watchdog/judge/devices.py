@@ -14,6 +14,12 @@ VIOLATED = 0.2
 """Thermal violation time: such a part of the last minutes is worth a word."""
 POLLS = 2
 """A GPU must be gone in so many rounds: one round after a boot may miss it."""
+FABRIC_S = 120.0
+"""The fabric's state is asked for once a minute, and fails for a moment after each boot."""
+FABRIC_ADVICE = (
+    "Bring the NVLink fabric up first: systemctl status nvidia-fabricmanager, its version against the driver's, the kernel log "
+    "for SXid lines; then reset the GPUs or reboot the host."
+)
 SLOW_S = 300.0
 """A driver that has not answered for so long is not slow."""
 GIB = 1024**3
@@ -33,6 +39,9 @@ def judge(f: Facts) -> Verdict:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No GPU has been looked at.")
     if not d.last.ok:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotReadable", message=f"NVML says: {d.last.error or 'nothing'}.")
+    fabric = _fabric(f)
+    if fabric is not None:
+        return Verdict(type=kind, status=Status.FALSE, reason=fabric.reason, message=fabric.message, calls=(fabric,))
     leak = _leak(d)
     if leak is not None:
         return Verdict(type=kind, status=Status.FALSE, reason=leak[0].reason, message=leak[0].message, calls=leak)
@@ -117,6 +126,18 @@ def _both(reason: str, message: str, advice: str | None, evidence: tuple[str, ..
     veto = Call(want=Want.VETO, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice, evidence=evidence)
     alert = Call(want=Want.ALERT, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice, evidence=evidence)
     return veto, alert
+
+
+def _fabric(f: Facts) -> Call | None:
+    """A fabric that stays failed while the server does not come up: on hosts with NVSwitches CUDA cannot start without it."""
+    d = f.devices
+    if f.life.phase() is not Phase.STARTING and not (f.life.phase() is Phase.OFF and f.life.deaths.early()):
+        return None
+    said = d.fabric_said()
+    if said is None or d.last is None or d.fabric_failed_at is None or d.last.t - d.fabric_failed_at < FABRIC_S:
+        return None
+    message = f"The server is not up, and {said}."
+    return Call(want=Want.ALERT, reason="FabricFailed", message=message, advice=FABRIC_ADVICE)
 
 
 def _leak(d: Devices) -> tuple[Call, ...] | None:

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from watchdog.config import Restarting
 from watchdog.judge import group
+from watchdog.judge.devices import FABRIC_ADVICE
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count
 from watchdog.judge.facts.kills import BY_KERNEL
@@ -120,6 +121,11 @@ ADVICE: dict[Mark, str] = {
         "Check LimitMEMLOCK=infinity in the unit, and lower the host pool or SGLANG_HICACHE_HOST_REGISTER_CHUNK_GB."
     ),
 }
+PIN_ADVICE = (
+    "It may be the pinning of the host pool (init_kv_buffer in the traceback): check LimitMEMLOCK=infinity in the unit, lower "
+    "--hicache-ratio or --hicache-size; else look at the kernel log for Xid lines and at the driver."
+)
+"""cudaHostAlloc of a whole pool answers "invalid argument" where the unit's limits or the driver do not let it be pinned."""
 SHARE_ADVICE = "Raise --mem-fraction-static (the message names the least), or free the GPUs: the weights leave the cache no room."
 OOM_ADVICE = (
     "Lower the host pool (--hicache-ratio, --hicache-size) or the unit's other memory, or raise its "
@@ -151,7 +157,7 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
     many = max(count(same), count(alike(early)))
     times = "of what the next one would meet again" if len(same) == 1 else f"{many} times in a row of the same cause"
     message = f"The start has died {times}: {text}."
-    advice = _advice(last)
+    advice = _advice(f, last)
     # The first death alone withholds only what systemd itself has given up: it may still be lucky.
     unmet = len(same) >= 2 or f.life.down
     yield _veto(
@@ -186,7 +192,7 @@ def _share_too_small(text: str) -> bool:
     return any(f"{word} --mem-fraction-static" in text.lower() for word in ("raise", "increase"))
 
 
-def _advice(d: Death) -> str:
+def _advice(f: Facts, d: Death) -> str:
     if d.signature == "oom-kill":
         return OOM_ADVICE
     if "is not available in" in d.text or "EADDRINUSE" in d.text:
@@ -195,6 +201,13 @@ def _advice(d: Death) -> str:
         return SHARE_ADVICE
     if d.signature == "start timeout":
         return "Raise TimeoutStartSec= in the server's unit: the start gets on, but takes longer than that."
+    if d.mark is Mark.CUDA_ERROR:
+        fabric = f.devices.fabric_said()
+        # A fabric manager that failed on a host without NVSwitches explains nothing.
+        if "system not yet initialized" in d.text or f.devices.without_fabric():
+            return f"{fabric[:1].upper()}{fabric[1:]}. {FABRIC_ADVICE}" if fabric is not None else FABRIC_ADVICE
+        if "invalid argument" in d.text and f.life.arg("enable_hierarchical_cache", False):
+            return PIN_ADVICE
     if d.mark is not None and d.mark in ADVICE:
         return ADVICE[d.mark]
     return "Read the last lines of the failed start in the journal; a restart would end the same way."

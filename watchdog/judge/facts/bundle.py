@@ -124,6 +124,8 @@ class Facts:
                         self.memory.see_kernel(x.written, fact, ready_at=self.life.ready_at)
                     self._explain_death(x.t)
                 return True
+            case o.Deps():
+                self.devices.deps = x.units
             case o.Port():
                 self.life.listener.see(x)
                 if x.listening is False and self.work.stepped_at is None:

@@ -6,11 +6,14 @@ from watchdog.judge import kernel_lines, throttling
 from watchdog.judge.facts.trend import Series
 from watchdog.judge.kernel_lines import KernelFact, Kind
 from watchdog.observation import Gpu, GpuDevice, GpuProc, Kernel
+from watchdog.wording import counted
 
 FRESH_S = 30.0
 POLLS = 2
 """A GPU must be gone in so many rounds: one round after a boot may miss it."""
 GIB = 1024**3
+FABRIC = "fabricmanager"
+"""Part of the name of the unit that brings up the fabric of NVSwitches."""
 
 
 def _foreign(g: GpuDevice) -> list[GpuProc]:
@@ -32,6 +35,10 @@ class Devices:
         self.bad_since: float | None = None
         """When the first of those rounds without a good one ended."""
         self.error = ""
+        self.deps: dict[str, str] = {}
+        """Units that the server leans on → ActiveState."""
+        self.fabric_failed_at: float | None = None
+        """Since when each good round has had a GPU whose NVLink fabric failed."""
         self.latched: dict[tuple[str, str | None], tuple[float, KernelFact]] = {}
         self.notable: deque[tuple[float, KernelFact]] = deque(maxlen=20)
         self.rounds: deque[Gpu] = deque()
@@ -59,6 +66,10 @@ class Devices:
             return
         self.bad_rounds, self.bad_since, self.error = 0, None, ""
         before, self.good = self.good, o
+        if self.without_fabric():
+            self.fabric_failed_at = o.t if self.fabric_failed_at is None else self.fabric_failed_at
+        else:
+            self.fabric_failed_at = None
         self.most = max(self.most, len(o.gpus), o.expected or 0)
         if before is not None and len(o.gpus) < self.most:
             self.bad_rounds = 1 if len(before.gpus) >= self.most else POLLS
@@ -105,6 +116,17 @@ class Devices:
         elif fact.blocks_restart:
             self.latched.setdefault((fact.kind, fact.pci), (o.written, fact))
         return fact
+
+    def without_fabric(self) -> list[int]:
+        """GPUs whose NVLink fabric has failed."""
+        return [g.index for g in self.good.gpus if g.fabric == "failed"] if self.good is not None else []
+
+    def fabric_said(self) -> str | None:
+        """What is wrong with the NVLink fabric, as a phrase; None where nothing is."""
+        gpus = self.without_fabric()
+        shown = [f"the NVLink fabric of {counted(len(gpus), 'GPU')} has failed"] if gpus else []
+        shown += [f"{name} is failed" for name, state in self.deps.items() if FABRIC in name and state == "failed"]
+        return " and ".join(shown) or None
 
     def repaired(self) -> None:
         """A person says that the devices are well again."""
