@@ -1,4 +1,4 @@
-"""What the GPUs, their driver and their fabric do to a start."""
+"""What the GPUs, their driver and their fabric do to a start; memory that the driver does not pin."""
 
 from tests.incidents.case import MAY, NOT, case, must
 from tests.incidents.cases_start import fails
@@ -22,6 +22,17 @@ def fabric_failed_for_a_moment(s: Sim) -> None:
     s.looks.fabric = "failed"
     s.at(75, lambda: setattr(s.looks, "fabric", "completed"))
     s.at(20, s.boot)
+
+
+@case(
+    "sgl-hicache-cudahostalloc-invalid",
+    until=2400,
+    variants=("plain", "0.5.9"),
+    mid_life=False,
+    withhold=must(250, 1800, "memlock"),
+)
+def pinning_is_refused(s: Sim) -> None:
+    fails(s, "warmup", "RuntimeError: CUDA error: invalid argument")
 
 
 @case(

@@ -192,17 +192,6 @@ def host_pool_refused(s: Sim) -> None:
     )
 
 
-@case(
-    "sgl-hicache-cudahostalloc-invalid",
-    until=2400,
-    variants=("plain", "0.5.9"),
-    mid_life=False,
-    withhold=must(250, 1800, "memlock"),
-)
-def pinning_is_refused(s: Sim) -> None:
-    fails(s, "warmup", "RuntimeError: CUDA error: invalid argument")
-
-
 @case("sgl-cudahostregister-crashloop", until=1500, variants=("plain",), mid_life=False)
 def pinning_fails_once(s: Sim) -> None:
     fails(s, "warmup", "RuntimeError: cudaHostRegister failed (rc=1, invalid argument) at offset=0 size=34760392704", times=1)
