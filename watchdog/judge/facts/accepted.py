@@ -23,7 +23,6 @@ class Accepted:
         self.recent: deque[tuple[float, float]] = deque()
         self.plain = 0
         """Decode lines without an accept length, as long as none had one."""
-        self._scraped = -1.0
         self._summary: tuple[float, tuple[float, int, float] | None] = (-1e18, None)
 
     def see_batch(self, t: float, line: Line) -> None:
@@ -45,10 +44,12 @@ class Accepted:
             self.recent.popleft()
 
     def see_metrics(self, o: Metrics, *, moving: bool) -> None:
-        """Take in the gauge, but only while decode counters move: it keeps its last value when idle."""
+        """Take in the gauge, but only while decode counters move: it keeps its last value when idle.
+
+        The same value again counts as well: a server that accepts nothing at all never shows another one.
+        """
         value = o.values.get("spec_accept_length") if o.ok else None
-        if value is not None and moving and value != self._scraped:
-            self._scraped = value
+        if value is not None and moving:
             self.see(o.t, value, o.values.get("num_running_reqs", 0.0) or 1.0)
 
     def baseline(self) -> float | None:
