@@ -59,6 +59,8 @@ class Deployment:
         self.psi = 0.0
         self.gone: set[int] = set()
         """Ranks that are no more; what they held is free."""
+        self.unread: set[int] = set()
+        """Ranks whose memory could not be read; with any, the unit's shared memory could not be read either."""
         self.oom_kills = 0
         self.hidden = 0.0
         """Bytes that the driver holds for the unit, and that no process owns."""
@@ -93,7 +95,8 @@ class Deployment:
         pool = round(sum(held for r, held in enumerate(small) if r not in self.gone))
         anon = sum(each) - (pool if self.shared else 0)
         names = [f"sglang::scheduler_TP{r}" for r in self.ranks] if len(self.held) > 1 else ["sglang::scheduler"]
-        procs = [o.Proc(pid=100 + r, name=name, state="S", rss=each[r]) for r, name in enumerate(names) if r not in self.gone]
+        told = [None if r in self.unread else size for r, size in enumerate(each)]
+        procs = [o.Proc(pid=100 + r, name=name, state="S", rss=told[r]) for r, name in enumerate(names) if r not in self.gone]
         self.feed(o.Procs(t=self.t, inv=INV, procs=procs))
         if self.cgroup:
             shmem, current = pool if self.shared else 0, sum(each)
@@ -102,7 +105,7 @@ class Deployment:
                     t=self.t,
                     inv=INV,
                     anon=anon,
-                    shmem=shmem,
+                    shmem=None if self.unread else shmem,
                     file=shmem,
                     memory_current=current,
                     memory_max=self.memory_max,

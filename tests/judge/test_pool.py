@@ -202,6 +202,17 @@ def test_shrinking_is_told_with_numbers() -> None:
     assert d.reasons() == {"PoolShrank"}
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("cgroup", [False, True])
+def test_what_cannot_be_read_now_and_then_has_not_gone(shared: bool, cgroup: bool) -> None:
+    d = Deployment(shared=shared, cgroup=cgroup or shared).start()
+    for unread in ({3}, {3}, set(), {0, 1, 2, 3}, {5}, {5}, {5}, set()) * 3:
+        d.unread = set(unread)
+        d.look()
+        assert d.condition("FootprintAsAnnounced").reason == "AsAnnounced"
+    assert not d.reasons("alert") | d.reasons("plan_restart")
+
+
 def test_shrinking_is_seen_without_a_start() -> None:
     d = Deployment(mid_life=True, args={"speculative_algorithm": None})
     d.held = [float(POOL)] * 8

@@ -126,6 +126,7 @@ class Memory:
         """The last minutes of the unit and of each process, by name; only what is there since readiness."""
         self.pin_failures: list[float] = []
         """When the driver could not pin memory while the server started."""
+        self._tells_shmem = False
         self._marked = False
         self._ready_at = float("inf")
 
@@ -147,7 +148,8 @@ class Memory:
     def see_cgroup(self, o: Cgroup, *, settled: bool, ready_at: float | None) -> None:
         """Take in the unit's memory."""
         self.cgroup = o
-        if o.anon is not None:
+        self._tells_shmem = self._tells_shmem or o.shmem is not None
+        if o.anon is not None and (o.shmem is not None or not self._tells_shmem):
             held = o.anon + (o.shmem or 0)
             self._level("unit").add(o.t, held, ready_at)
             self._rush("the unit", o.t, held, ready_at)
@@ -170,9 +172,11 @@ class Memory:
 
     def see_procs(self, o: Procs, *, settled: bool, ready_at: float | None) -> None:
         """Take in the resident memory of each rank."""
-        total, any_rank = 0, False
+        total, any_rank, all_read = 0, False, True
         for proc in o.procs:
-            role = processes.role(proc.name) if proc.rss is not None and proc.state != "Z" else None
+            role = processes.role(proc.name) if proc.state != "Z" else None
+            if proc.rss is None:
+                all_read = all_read and role != "scheduler"
             if proc.rss is None or role not in ("scheduler", "detokenizer", "main"):
                 continue
             name = f"{proc.name} (pid {proc.pid})"
@@ -188,7 +192,7 @@ class Memory:
                 if series is None:
                     series = self.ranks[name] = Series()
                 series.add(o.t, proc.rss)
-        if any_rank:
+        if any_rank and all_read:
             self._level("ranks").add(o.t, total, ready_at)
 
     def _level(self, kind: str) -> Level:
