@@ -146,10 +146,36 @@ def sigterm_without_a_job(s: Sim) -> None:
     s.at(T, act)
 
 
-@case("sgl-crash-dump-on-clean-exit", "dynamo-worker-not-exiting", until=1800, variants=("plain", "0.5.9", "no-metrics"))
+@case(
+    "sgl-crash-dump-on-clean-exit",
+    "dynamo-worker-not-exiting",
+    until=1800,
+    variants=("plain", "0.5.9", "no-metrics"),
+    alert=must(T + 180, T + 240, "sigkill"),
+)
 def long_drain_ended_by_sigkill(s: Sim) -> None:
     s.at(T, lambda: s.stop("stop", drain_s=180, killed=True))
     s.at(T + 150, lambda: s.log("Dumped 3 finished and 2 unfinished requests before crash to /tmp/crash_dump_1.pkl"))
+
+
+@case("dynamo-worker-not-exiting", until=1800, variants=("plain", "bare"), alert=must(T + 180, T + 240, "sigkill"))
+def restart_by_hand_ended_by_sigkill(s: Sim) -> None:
+    s.at(T, lambda: s.stop("restart", drain_s=180, killed=True))
+
+
+@case(
+    "systemd-start-limit-counts-wrong", until=1500, variants=("plain", "no-metrics"), alert=must(T + 30, T + 120, "start limit")
+)
+def restart_by_hand_refused_by_the_start_limit(s: Sim) -> None:
+    """The stop is done, the start is refused: nobody wanted the server down."""
+    s.at(T, lambda: s.stop("restart", drain_s=25, refused=True))
+
+
+@case("systemd-start-limit-counts-wrong", until=1500, variants=("plain",), alert=must(T + 300, T + 360, "requires"))
+def start_by_hand_refused_by_a_dependency(s: Sim) -> None:
+    s.at(T, lambda: s.stop("stop", drain_s=25))
+    s.at(T + 300, lambda: s.job("new", "start"))
+    s.at(T + 300, lambda: s.job("removed", "start", "dependency"))
 
 
 @case("sgl-unhealthy-makes-sigterm-brutal", until=1500, variants=("plain",))
@@ -158,7 +184,7 @@ def drain_is_cut_short(s: Sim) -> None:
     s.at(T + 1, lambda: s.log("Signal SIGTERM received while health check failed. Force exiting."))
 
 
-@case("sgl-sigterm-ignored-during-start", until=1200, variants=("plain", "0.5.9"), mid_life=False)
+@case("sgl-sigterm-ignored-during-start", until=1200, variants=("plain", "0.5.9"), mid_life=False, alert=NOT)
 def stopped_while_starting(s: Sim) -> None:
     s.at(20, s.boot)
 

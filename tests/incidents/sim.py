@@ -374,8 +374,18 @@ class Sim:
         """How the next automatic start goes; scenarios replace this."""
         return {}
 
-    def stop(self, job: str = "stop", *, drain_s: float = 10.0, told: bool = True, killed: bool = False) -> None:
-        """A person stops or restarts the unit; `told` False: the job itself was not seen."""
+    def stop(
+        self, job: str = "stop", *, drain_s: float = 10.0, told: bool = True, killed: bool = False, refused: bool = False
+    ) -> None:
+        """A person stops or restarts the unit.
+
+        Args:
+            job: "stop" or "restart".
+            drain_s: how long it drains.
+            told: False: the job itself was not seen.
+            killed: it does not end by itself, and gets SIGKILL.
+            refused: the start limit refuses the new start.
+        """
         if told:
             self.job("new", job)
             self.systemd("Stopping sglang-kimi.service - SGLang server (kimi-k2.5)...")
@@ -393,18 +403,22 @@ class Sim:
             self.lives += 1
             self.engine.drop_all()
             self.looks.died()
-            code = (
-                {"exec_main_code": "killed", "exec_main_status": 9}
-                if killed
-                else {"exec_main_code": "exited", "exec_main_status": 0}
-            )
+            code: dict[str, Any] = {"exec_main_code": "exited", "exec_main_status": 0}
+            if killed:
+                self.systemd("sglang-kimi.service: State 'stop-sigterm' timed out. Killing.")
+                code = {"exec_main_code": "killed", "exec_main_status": 9, "result": "timeout"}
             self._unit("deactivating", "stop-sigterm", main_pid=None, **code)
 
         def dead() -> None:
             self.looks.emptied()
             self.systemd("Stopped sglang-kimi.service - SGLang server (kimi-k2.5).")
-            self._unit("inactive", "dead")
-            if job == "restart":
+            self._unit(*(("failed", "failed") if killed else ("inactive", "dead")))
+            if refused:
+                self.systemd("sglang-kimi.service: Start request repeated too quickly.")
+                self.systemd("sglang-kimi.service: Failed with result 'start-limit-hit'.")
+                self._unit("failed", "failed", result="start-limit-hit")
+                self.job("removed", job, "failed")
+            elif job == "restart":
                 self.after(0.2, lambda: self.boot(job=None))
                 self.after(0.2, lambda: self.job("removed", job, "done"))
             else:

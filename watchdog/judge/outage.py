@@ -6,7 +6,8 @@ from msgspec import structs
 
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count
-from watchdog.judge.facts.life import Life, Phase
+from watchdog.judge.facts.life import LIMIT_S, Life, Phase
+from watchdog.judge.facts.orders import Refusal
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.judge.vetoes import OOM_ADVICE
 from watchdog.wording import ago, quoted, span
@@ -21,12 +22,32 @@ UNLOADED = {
     "masked": "If it is to be restarted again, `systemctl unmask` it.",
 }
 """What helps where systemd has not loaded the unit, by its LoadState."""
+REFUSALS = {
+    "failed": ("systemd could not start it", "Look at `systemctl status` and at PID 1's lines about the unit, then start it."),
+    "dependency": (
+        "a unit that it requires could not be started",
+        "Start what it requires (`systemctl list-dependencies` and `systemctl --failed` show which it is), then the server.",
+    ),
+    "timeout": ("the job ran into its own time limit (JobTimeoutSec=)", "Find what it waited for, then start it."),
+}
+"""By the result of a job that was to start the unit: what that means, and what helps."""
+STOP_TOLD_S = 3600.0
+"""A stop that needed SIGKILL is told for so long."""
+STOP_ADVICE = (
+    "If requests were still in hand, take it out of the traffic before a stop, or raise TimeoutStopSec= in its unit above the "
+    "longest answer; if none were, its last lines say what it waited for."
+)
 SIGKILLED = re.compile(r"\bexit code (-9|137)\b")
 """A child that got SIGKILL, as Python and a shell tell it: what was printed says nothing of the cause."""
 
 
 def judge(f: Facts, now: float) -> Verdict:
     """The condition UnitActive."""
+    verdict = _judge(f, now)
+    return structs.replace(verdict, calls=(*verdict.calls, *_stop_killed(f.life, now)))
+
+
+def _judge(f: Facts, now: float) -> Verdict:
     kind = "UnitActive"
     life = f.life
     u = life.unit
@@ -72,6 +93,12 @@ def judge(f: Facts, now: float) -> Verdict:
         how = "the watchdog restarts it" if life.our_job else "the watchdog's restart has brought no new life yet"
         return Verdict(type=kind, status=Status.UNKNOWN, reason="Restarting", message=f"The unit is down: {how}.")
     going_down = f.senses.last is not None and f.senses.last.shutting_down
+    refusal = life.orders.refused(life.inv)
+    if refusal is not None and life.job is None and not going_down and now - refusal.t >= LIMIT_S:
+        by_request = not life.deaths or life.deaths[-1].asked
+        # What died unasked, and was then started in vain, is restarted as ever: that lifts the start limit.
+        if by_request or refusal.result != "failed":
+            return _refused(life, refusal, now)
     if life.stop_asked_at is None and life.job is None and life.deaths and life.deaths[-1].signalled and not going_down:
         return _signalled(life.deaths[-1], now)
     if life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked):
@@ -119,6 +146,28 @@ def judge(f: Facts, now: float) -> Verdict:
         evidence=(said, f"unit {u.active_state}, result {u.result or 'unknown'}", "no stop job was seen"),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=(*_crashes(life, now), call))
+
+
+def _refused(life: Life, refusal: Refusal, now: float) -> Verdict:
+    """Somebody wants it up, and systemd did not start it: that is for people to mend, and a restart would be refused alike."""
+    why, advice = REFUSALS.get(refusal.result, REFUSALS["failed"])
+    if life.limited and refusal.result == "failed":
+        why, advice = "systemd's start limit is hit", "`systemctl reset-failed` the unit, then start it: each start counts."
+    job = f"{refusal.job or 'start'} job"
+    message = f"Down although somebody ordered a start {ago(now - refusal.t)}: the {job} ended as {refusal.result!r}, {why}."
+    told = f"It is down although somebody ordered a start: the {job} ended as {refusal.result!r}, {why}."
+    call = Call(want=Want.ALERT, reason="StartRefused", message=told, severity=Severity.CRITICAL, advice=advice, at=refusal.t)
+    return Verdict(type="UnitActive", status=Status.FALSE, reason="StartRefused", message=message, calls=(call,))
+
+
+def _stop_killed(life: Life, now: float) -> tuple[Call, ...]:
+    """A stop that did not end by itself: each of its kind keeps users waiting for as long."""
+    killed = life.orders.killed
+    if killed is None or now - killed.t >= STOP_TOLD_S:
+        return ()
+    limit = f" (TimeoutStopSec= is {span(killed.limit_s)})" if killed.limit_s is not None else ""
+    message = f"A stop that was asked for had not ended after {span(killed.took_s)}{limit}: systemd sent SIGKILL."
+    return (Call(want=Want.ALERT, reason="StopKilled", message=message, advice=STOP_ADVICE, at=killed.t),)
 
 
 def _signalled(d: Death, now: float) -> Verdict:

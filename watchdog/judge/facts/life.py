@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from watchdog.judge.facts.deaths import CAUSES, Death, Deaths, order
 from watchdog.judge.facts.listener import Listener
+from watchdog.judge.facts.orders import Orders
 from watchdog.observation import Job, Log, Probe, Server, Unit
 from watchdog.sglang.loglines import Line, Mark
 from watchdog.sglang.version import at_least
@@ -78,6 +79,7 @@ class Life:
         self.auto_restart_at: float | None = None
         self.stopping_since: float | None = None
         self.listener = Listener()
+        self.orders = Orders()
         self.first_seen: float | None = None
         self.down_since: float | None = None
         """Since when systemd holds the unit inactive or failed."""
@@ -146,6 +148,7 @@ class Life:
             self.down_since = None
         elif self.down_since is None:
             self.down_since = o.t
+        self.orders.see_unit(o, quiet=self.ours or self.ready_at is None)
         if o.active_state != "deactivating":
             self.stopping_since = None
         elif self.stopping_since is None:
@@ -172,6 +175,8 @@ class Life:
         if o.phase == "removed":
             self.job = None
             self.job_since = None
+            if self.orders.over(o, self.inv):
+                self.stop_asked_at = None  # whoever ordered a restart wants it up
             return
         waits = self.unit is not None and self.unit.sub_state == "auto-restart"
         just_scheduled = self.auto_restart_at is not None and o.t - self.auto_restart_at < 2.0
@@ -181,6 +186,7 @@ class Life:
         self.job = o.job
         self.job_since = o.t
         self._job_of = self.inv
+        self.orders.begun(o, self.inv)
         if o.job in JOBS_THAT_STOP:
             self.stop_asked_at = o.t
             self.asked_by = f"a {o.job} job"
@@ -189,6 +195,7 @@ class Life:
 
     def see_systemd(self, o: Log) -> None:
         """Take in a line of PID 1 about the unit."""
+        self.orders.see_systemd(o)
         if o.message.startswith("Stopping ") and o.inv in (None, self.inv) and self.stop_asked_at is None and not self.our_job:
             self.stop_asked_at = o.written
             self.asked_by = "a stop job"
