@@ -11,7 +11,7 @@ from watchdog import config
 from watchdog.clock import FakeClock
 from watchdog.judge.facts.learned import OneStart
 from watchdog.judge.verdict import Condition, Status
-from watchdog.observation import Log, Metrics, Probe, Unit
+from watchdog.observation import Answer, Log, Metrics, Probe, Unit
 from watchdog.requests import Requests
 from watchdog.view import server_view
 from watchdog.watch import Watch
@@ -109,6 +109,20 @@ def test_the_servers_own_warm_up_proves_nothing(watch: Watch) -> None:
     assert not scraped(20.0, 1.0), "it may have ended before the line"
     assert not scraped(35.0, 1.0)
     assert scraped(50.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "proven"), [("London.", True), ("Paris<|im_end|> and so on and so on", False), ("!!!!!!!!", False)]
+)
+def test_users_that_are_served_prove_no_life_whose_answers_make_no_sense(watch: Watch, text: str, proven: bool) -> None:
+    """Of a word that is missing the question may be to blame."""
+    start(watch, "[2026-02-25 03:08:00] The server is fired up and ready to roll!")
+    for t, ended in ((20.0, 1.0), (35.0, 1.0), (50.0, 9.0)):
+        watch.take(Metrics(t=t, inv=INV, ok=True, values={"num_requests_total": ended}))
+    answer = Answer(text=text, finish_reason="stop")
+    watch.take(Probe(t=51.0, inv=INV, probe="chat", outcome="ok", status=200, total_s=0.2, answer=answer, expects="Paris"))
+    watch.tick()
+    assert server_view(watch)["verified"] is proven
 
 
 def test_what_a_former_life_answered_is_not_shown_of_this_one(watch: Watch) -> None:

@@ -135,7 +135,9 @@ def verified(watch: Watch) -> bool:
     # A request that may have ended before it was ready is its own warm-up: that comes to no key and no proxy.
     ready, ended = f.life.ready_at, f.work.surely_ended_at
     served = f.work.ends_seen and ready is not None and ended is not None and ended >= ready
-    answered = f.answers.last_good_at is not None or served
+    # Users are served, but with what? Of a word that is missing the question may be to blame, of other oddities not.
+    odd = f.answers.run is not None and f.answers.run.odd > 0
+    answered = f.answers.last_good_at is not None or (served and not odd)
     if not watch.server.probe.chat or not watch.server.endpoint:
         answered = True
     bad = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "FootprintAsAnnounced")

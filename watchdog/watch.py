@@ -254,7 +254,7 @@ class Watch:
         self.recorder.history = "mid-life" if phase is Phase.SERVING else None
         young = f.life.ready_at is not None and now - f.life.ready_at < CLOSER_S
         target.closer = phase is Phase.SERVING and (
-            young or bool(f.probes.first_failed) or bool(f.answers.bad) or worst(self.engine) is not None
+            young or bool(f.probes.first_failed) or f.answers.run is not None or worst(self.engine) is not None
         )
         if (target.hold, target.alone, target.crowded, target.closer) != before:
             target.tell()
@@ -263,7 +263,7 @@ class Watch:
         """Whether requests of users that end say all that a canary could say, but for what they are answered."""
         f = self.engine.facts
         ended = f.work.ended_at
-        if not f.work.ends_seen or ended is None or now - ended >= PROVEN_S or f.answers.bad:
+        if not f.work.ends_seen or ended is None or now - ended >= PROVEN_S or f.answers.run is not None:
             return False
         failed = f.probes.first_failed.get("chat")
         return failed is None or ended > failed.ended

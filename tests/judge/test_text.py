@@ -133,6 +133,22 @@ def test_the_expected_word(one: Answer, quality: Quality) -> None:
     assert grade(one, "paris").quality is quality
 
 
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [("Paris", "Paris."), ("**The secret  word\nis heron**", "The secret word is heron."), ("C++ it is", "C++"), ("?!", "?!")],
+)
+def test_a_known_answer_may_be_a_whole_one(text: str, known: str) -> None:
+    assert grade(answer(text), known).quality is Quality.GOOD
+    assert grade(answer("No."), known).quality is Quality.SUSPICIOUS
+
+
+def test_of_a_missing_word_the_question_may_be_to_blame_and_where_reasoning_took_the_tokens_it_is_not_missed() -> None:
+    assert grade(answer("London."), "Paris").lacks_word
+    assert not grade(answer("Paris<|im_end|> and so on and so on"), "Paris").lacks_word
+    assert grade(answer("The capital", "They ask for the capital", "length"), "Paris").quality is Quality.GOOD
+    assert grade(answer("The capital", "They ask for the capital", "stop"), "Paris").lacks_word
+
+
 def test_half_a_character_at_a_cut_end_is_normal() -> None:
     assert grade(answer("The tower 🗼 in Par\ufffd", finish="length")).quality is Quality.GOOD
     assert grade(answer("The tower 🗼 in Par\ufffd", finish="stop")).quality is Quality.SUSPICIOUS

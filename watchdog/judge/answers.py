@@ -4,7 +4,7 @@ from msgspec import structs
 
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.answers import InARow
+from watchdog.judge.facts.answers import Answers, InARow
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.text import Quality
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
@@ -28,20 +28,11 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     a = f.answers
     if f.life.phase() is not Phase.SERVING or f.pause.holds(now):
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
-    bad = None if a.bad is None else _bad(f, a.bad, policy, now)
-    if bad is not None and bad.status is Status.FALSE:
-        return bad
-    mixed = _mixed(f, policy, now)
-    if mixed is not None:
-        return mixed
-    if bad is not None:
-        return bad
-    failing = _errors(f, now)
-    if failing is not None:
-        return failing
-    odd = _empty(f) or _wrong(f, policy, now)
-    if odd is not None:
-        return odd
+    # What is sure comes before what is in doubt: an odd answer hides no canary that fails.
+    sure = _bad(f, policy, now) or _wrong(f, policy, now) or _mixed(f, policy, now)
+    found = sure or _errors(f, now) or _empty(f) or _odd(a, now)
+    if found is not None:
+        return found
     if a.last_good_at is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message="No canary has been answered yet.")
     old = now - a.last_good_at
@@ -56,16 +47,34 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     )
 
 
-def _bad(f: Facts, bad: InARow, policy: Judging, now: float) -> Verdict:
+def _said(run: InARow, now: float) -> str:
+    """What came of the canaries since the last good answer, without a full stop."""
+    when = _when(run.since, run.last, now)
+    many = f"{run.count} canaries in a row were" if run.count > 1 else "1 canary was"
+    if run.plain == run.count:
+        return f"{many} answered with {run.grade} text {when}: {run.reason}"
+    plainly = f", {run.plain} of them with {run.grade} text" if run.plain else ""
+    return f"{many} answered oddly {when}{plainly}: {run.reason}"
+
+
+def _odd(a: Answers, now: float) -> Verdict | None:
+    """Answers that may become a finding."""
+    if a.run is None:
+        return None
+    return Verdict(type="AnswersSane", status=Status.UNKNOWN, reason="OddAnswer", message=f"{_said(a.run, now)}.")
+
+
+def _bad(f: Facts, policy: Judging, now: float) -> Verdict | None:
     kind = "AnswersSane"
-    a, since, count = f.answers, bad.since, bad.count
-    run = f"{count} canaries in a row were" if count > 1 else "1 canary was"
-    message = f"{run} answered with {a.bad_grade} text {_when(since, bad.last, now)}: {bad.reason}"
+    a, run = f.answers, f.answers.run
+    if run is None or not run.plain:
+        return None
+    message = _said(run, now)
     latest, usual = f.accepted.latest(now), f.accepted.baseline()
     rejected = latest is not None and usual is not None and latest <= 1.01 and usual > 1.2
-    if count < policy.garbage_count and not rejected:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="OddAnswer", message=f"{message}.", calls=())
-    evidence = [counted(count, "bad answer", "bad answers in a row"), bad.reason]
+    if run.plain < policy.garbage_count and not rejected and not _weighty(run, policy, now):
+        return None
+    evidence = [counted(run.count, "bad answer", "bad answers in a row"), run.reason]
     if a.good_ever:
         evidence.append(f"{counted(a.good_ever, 'good answer')} before")
     if rejected:
@@ -83,7 +92,8 @@ def _bad(f: Facts, bad: InARow, policy: Judging, now: float) -> Verdict:
             evidence=tuple(evidence),
             unmet=True,
         )
-        return Verdict(type=kind, status=Status.FALSE, reason="GarbageFromTheStart", message=f"{message}.", calls=(call,))
+        both = (structs.replace(call, want=Want.ALERT, unmet=False), call)
+        return Verdict(type=kind, status=Status.FALSE, reason="GarbageFromTheStart", message=f"{message}.", calls=both)
     alert = Call(
         want=Want.ALERT,
         reason="GarbageAnswers",
@@ -93,8 +103,11 @@ def _bad(f: Facts, bad: InARow, policy: Judging, now: float) -> Verdict:
         evidence=tuple(evidence),
     )
     calls: tuple[Call, ...] = (alert,)
-    # Without a second sign it must last: an episode passes by itself, and a restart costs everybody the cache.
-    if rejected or (count >= 2 * policy.garbage_count and now - since >= LASTING_S):
+    # Without a second sign it must last: an episode passes by itself, and a restart costs everybody the cache. The prefix canary
+    # alone is no sign: what it is answered may come from a store that outlives a restart.
+    lasting = run.plain >= 2 * policy.garbage_count and now - run.plain_since >= LASTING_S
+    chat = a.runs.get("chat")
+    if rejected or (lasting and chat is not None and chat.plain):
         calls = (alert, structs.replace(alert, want=Want.RESTART))
     return Verdict(type=kind, status=Status.FALSE, reason="GarbageAnswers", message=f"{message}.", calls=calls)
 
@@ -146,30 +159,50 @@ def _empty(f: Facts) -> Verdict | None:
     return Verdict(type=kind, status=Status.FALSE, reason="EmptyContent", message=message, calls=(call,))
 
 
+def _weighty(run: InARow, policy: Judging, now: float) -> bool:
+    """Whether answers that are not all plainly bad are enough, and have gone on for long enough."""
+    return run.weight >= 2 * policy.garbage_count and now - run.since >= LASTING_S
+
+
 def _wrong(f: Facts, policy: Judging, now: float) -> Verdict | None:
-    """A canary that answered well and then is answered oddly each time: words may be wrong without being degenerate."""
-    kind = "AnswersSane"
-    for canary, run in f.answers.wrong.items():
-        before = f.answers.good_of[canary]
-        if before < policy.garbage_count or run.count < 2 * policy.garbage_count or now - run.since < LASTING_S:
-            continue
-        message = (
-            f"The {canary} canary was answered well {before} times, and then oddly {run.count} times in a row "
-            f"{_when(run.since, run.last, now)}: {run.reason}."
-        )
-        call = Call(
+    """A canary that is answered oddly each time, whatever others are answered: words may be wrong without being degenerate."""
+    found = ((canary, run) for canary, run in f.answers.runs.items() if _weighty(run, policy, now))
+    canary, run = next(found, ("", None))
+    if run is None:
+        return None
+    before = f.answers.good_of[canary]
+    odd = f"oddly {run.count} times in a row {_when(run.since, run.last, now)}: {run.reason}."
+    evidence = (f"{run.count} odd answers in a row", run.reason)
+    if before:
+        alert = Call(
             want=Want.ALERT,
             reason="WrongAnswers",
-            message=message,
+            message=f"The {canary} canary was answered well {counted(before, 'time')}, and then {odd}",
             severity=Severity.CRITICAL,
             advice=(
                 "Read its transcripts and ask by hand: if users get the same, restart it, and clear a storage tier that it "
                 "reads from (--hicache-storage-backend), which outlives the restart."
             ),
-            evidence=(f"{run.count} odd answers in a row", run.reason),
+            evidence=evidence,
         )
-        return Verdict(type=kind, status=Status.FALSE, reason="WrongAnswers", message=message, calls=(call,))
-    return None
+    else:
+        alert = Call(
+            want=Want.ALERT,
+            reason="OddFromTheStart",
+            message=f"The {canary} canary was not answered well yet, but {odd}",
+            severity=Severity.CRITICAL if run.odd else Severity.WARNING,
+            advice=(
+                "Ask by hand. If users get the same, a restart repeats it: check the weights, the quantisation and attention "
+                "back ends, the chat template, and the SGLang version for this GPU. If what they get makes sense, the question "
+                "does not fit the model: set chat_expects, or name another profile."
+            ),
+            evidence=evidence,
+        )
+    calls: tuple[Call, ...] = (alert,)
+    # Its prompt is new each time, so no store is to blame. Others are answered well: the restart can wait.
+    if before and canary == "chat" and run.plain >= 2 * policy.garbage_count:
+        calls = (alert, structs.replace(alert, want=Want.PLAN_RESTART))
+    return Verdict(type="AnswersSane", status=Status.FALSE, reason=alert.reason, message=alert.message, calls=calls)
 
 
 def _errors(f: Facts, now: float) -> Verdict | None:
@@ -180,9 +213,10 @@ def _errors(f: Facts, now: float) -> Verdict | None:
     lasting = now - errors[0].t
     last = errors[-1]
     what = f"HTTP {last.status}" if last.outcome == "status" else last.outcome
+    said = last.detail or " ".join((last.body or "").split())
     ended = f.work.ended_at
     run = f"{len(errors)} canaries in a row" if len(errors) > 1 else "1 canary"
-    message = f"{run} failed at once {_when(errors[0].t, last.t, now)} ({what}{f': {last.detail[:120]}' if last.detail else ''})"
+    message = f"{run} failed at once {_when(errors[0].t, last.t, now)} ({what}{f': {said[:120]}' if said else ''})"
     answered = f.refusals.answered_at
     reaching = any(t is not None and t > errors[0].t + 5 for t in (ended, answered))
     if reaching and len(errors) >= 4 and lasting >= LASTING_S:

@@ -24,10 +24,15 @@ class Quality(StrEnum):
 
 
 class Grade(msgspec.Struct, frozen=True):
-    """A quality, and the sentence that says why."""
+    """A quality, and the sentence that says why.
+
+    Attributes:
+        lacks_word: nothing but the expected word is missing: the question may not fit the model.
+    """
 
     quality: Quality
     reason: str
+    lacks_word: bool = False
 
 
 RESERVED = re.compile(
@@ -44,6 +49,8 @@ TAGS = re.compile(r"</?(?:think|tool_call|tool_calls|function_calls)>|◁/?think
 
 OPEN_THOUGHT = re.compile(r"^\s*(?:<think>|◁think▷)(?!.*(?:</think>|◁/think▷))", re.DOTALL)
 """A text that is still within its reasoning."""
+
+MARKS_AROUND = re.compile(r"^\W+|\W+$")
 
 MARK_RUN = 4
 """A text that is nothing but one mark (no letter, no digit), at least so many times, is degenerate: "!!!!"."""
@@ -74,7 +81,7 @@ def grade(answer: Answer, expects: str | None = None) -> Grade:
 
     Args:
         answer: what came back.
-        expects: a word that a good text contains, in any case; None or "" for any sensible text.
+        expects: what a good text contains, in any case, whatever marks stand around it; None or "" for any sensible text.
     """
     text = (answer.text or "").strip()
     reasoning = (answer.reasoning or "").strip()
@@ -93,8 +100,10 @@ def grade(answer: Answer, expects: str | None = None) -> Grade:
             odd.append(f"the {name} {strange}: {_shown(part)}")
     if odd:
         return Grade(Quality.SUSPICIOUS, odd[0])
-    if expects and text and not _contains(text, expects) and not (cut and OPEN_THOUGHT.match(text)):
-        return Grade(Quality.SUSPICIOUS, f"the text does not contain {expects!r}: {_shown(text)}")
+    # Where the tokens went into reasoning, the answer itself may not have come as far as the word.
+    short = cut and (bool(reasoning) or OPEN_THOUGHT.match(text) is not None)
+    if expects and text and not _contains(text, expects) and not short:
+        return Grade(Quality.SUSPICIOUS, f"the text does not contain {expects!r}: {_shown(text)}", lacks_word=True)
     return Grade(Quality.GOOD, f"a sensible answer: {_shown(text)}" if text else f"sensible reasoning: {_shown(reasoning)}")
 
 
@@ -194,11 +203,13 @@ def _mixed(word: str) -> bool:
 
 
 def _contains(text: str, word: str) -> bool:
-    return _plain(word) in _plain(text)
+    known = _plain(word)
+    # A known answer may be a whole one ("Paris."): the marks around it are no part of what is asked.
+    return (MARKS_AROUND.sub("", known) or known) in _plain(text)
 
 
 def _plain(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _shown(text: str) -> str:

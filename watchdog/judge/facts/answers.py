@@ -8,26 +8,50 @@ import msgspec
 
 from watchdog.judge import text
 from watchdog.judge.facts.probes import queue_full, refused_us
-from watchdog.judge.text import Quality
+from watchdog.judge.text import Grade, Quality
 from watchdog.observation import Probe
 
 
 class InARow(msgspec.Struct):
-    """Answers of one kind in a row: the moments of the first and the last, how many, and what is odd about the last."""
+    """Answers in a row of which none was good.
+
+    Attributes:
+        since, last: the moments of the first and of the last.
+        count: how many; `odd` of them are odd by themselves (the others lack the expected word), `plain` of those plainly bad.
+        reason: what is wrong with the last, or with the last that is plainly bad.
+        plain_since, grade: the moment and the grade of the first that is plainly bad.
+    """
 
     since: float
     last: float = 0.0
     count: int = 0
+    odd: int = 0
+    plain: int = 0
     reason: str = ""
+    plain_since: float = 0.0
+    grade: str = ""
 
-    def add(self, t: float, reason: str) -> None:
+    def add(self, t: float, graded: Grade) -> None:
         """Take in one more."""
-        self.last, self.reason = t, reason
+        self.last = t
         self.count += 1
+        self.odd += not graded.lacks_word
+        if graded.quality is not Quality.SUSPICIOUS:
+            if not self.plain:
+                self.plain_since, self.grade = t, str(graded.quality)
+            self.plain += 1
+            self.reason = graded.reason
+        elif not self.plain:
+            self.reason = graded.reason
+
+    @property
+    def weight(self) -> int:
+        """How much they say: one that is merely odd counts half as much as one that is plainly bad."""
+        return self.count + self.plain
 
 
 class Answers:
-    """Folds canary answers. What was good in this life or in one before is remembered; the run of bad ones is not."""
+    """Folds canary answers. What was good in this life or in one before is remembered; the runs of others are not."""
 
     def __init__(self) -> None:
         self.good_ever = 0
@@ -35,14 +59,13 @@ class Answers:
 
     def begin(self) -> None:
         """A new life has given no answer yet."""
-        self.bad: InARow | None = None
-        """The present run of bad answers; `bad_grade` is the grade of its first."""
-        self.bad_grade = ""
+        self.run: InARow | None = None
+        """The answers since the last good one, of whichever canary."""
         self.good = 0
         self.good_of: Counter[str] = Counter()
         """Good answers of this life, by canary."""
-        self.wrong: dict[str, InARow] = {}
-        """The present run of suspicious answers of each canary."""
+        self.runs: dict[str, InARow] = {}
+        """The answers of each canary since its own last good one."""
         self.last_good_at: float | None = None
         self.graded: deque[tuple[float, Quality, str]] = deque(maxlen=20)
         """(t, quality, reason) of the last answers that were plainly good or plainly bad."""
@@ -62,19 +85,17 @@ class Answers:
             graded = text.grade(o.answer, o.expects)
             if graded.quality is not Quality.SUSPICIOUS:
                 self.graded.append((o.t, graded.quality, graded.reason))
-                self.wrong.pop(o.probe, None)
-            else:
-                self.wrong.setdefault(o.probe, InARow(o.t)).add(o.t, graded.reason)
             if graded.quality is Quality.GOOD:
-                self.bad = None
+                self.run = None
+                self.runs.pop(o.probe, None)
                 self.good += 1
                 self.good_of[o.probe] += 1
                 self.good_ever += 1
                 self.last_good_at = o.t
-            elif graded.quality in (Quality.DEGENERATE, Quality.EMPTY):
-                if self.bad is None:
-                    self.bad, self.bad_grade = InARow(o.t), str(graded.quality)
-                self.bad.add(o.t, graded.reason)
+            else:
+                self.run = self.run or InARow(o.t)
+                for run in (self.run, self.runs.setdefault(o.probe, InARow(o.t))):
+                    run.add(o.t, graded)
         elif o.outcome in ("malformed", "reset") or (o.outcome == "status" and not refused_us(o) and not queue_full(o)):
             self.errors.append(o)
         elif o.outcome == "ok":

@@ -1,0 +1,145 @@
+"""What answers that make no sense come to: by their grades, by canary, from the start or after good ones."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from watchdog.config import Judging
+from watchdog.judge import answers
+from watchdog.judge.facts import Facts
+from watchdog.judge.verdict import Severity, Status, Verdict, Want
+from watchdog.observation import Answer, Log, Probe, Unit
+
+INV = "a" * 32
+TEXTS = {"good": "Paris.", "odd": "Paris<|im_end|> and so on and so on", "plain": "[PAD]" * 8, "other": "The largest city."}
+LETTERS = {"g": "good", "o": "odd", "p": "plain", "w": "other"}
+
+
+def serving() -> Facts:
+    f = Facts()
+    f.see(Unit(t=0.0, inv=INV, load_state="loaded", active_state="active", sub_state="running", main_pid=7, since=0.0))
+    f.see(Log(t=1.0, inv=INV, message="[2026-01-14 02:00:00] The server is fired up and ready to roll!"))
+    return f
+
+
+def asked(f: Facts, kinds: str, *, begin: float = 60.0, every: float = 200.0, probe: str = "chat") -> float:
+    """One answer for each letter: good, odd, plainly bad, or without the expected word; the moment of the last."""
+    t = begin
+    for n, letter in enumerate(kinds):
+        t = begin + every * n
+        answer = Answer(text=TEXTS[LETTERS[letter]], finish_reason="length")
+        f.see(Probe(t=t, inv=INV, probe=probe, outcome="ok", status=200, total_s=0.2, answer=answer, expects="Paris"))
+    return t
+
+
+def judged(f: Facts, now: float) -> Verdict:
+    return answers.judge(f, Judging(), now)
+
+
+def wants(v: Verdict) -> list[Want]:
+    return [call.want for call in v.calls]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "every", "reason"),
+    [
+        ("oop", 200.0, "OddAnswer"),
+        ("oopo", 200.0, "OddAnswer"),
+        ("oopoo", 200.0, "GarbageFromTheStart"),
+        ("poop", 200.0, "GarbageFromTheStart"),
+        ("poop", 100.0, "OddAnswer"),
+        ("ppp", 10.0, "GarbageFromTheStart"),
+        ("popwp", 10.0, "GarbageFromTheStart"),
+        ("ooooo", 200.0, "OddAnswer"),
+        ("oooooo", 200.0, "OddFromTheStart"),
+        ("wwwwww", 200.0, "OddFromTheStart"),
+        ("wwwwww", 60.0, "OddAnswer"),
+    ],
+)
+def test_what_was_never_well(kinds: str, every: float, reason: str) -> None:
+    f = serving()
+    v = judged(f, asked(f, kinds, every=every))
+    assert v.reason == reason, v.message
+    assert Want.RESTART not in wants(v) and Want.PLAN_RESTART not in wants(v)
+    expected = {"OddAnswer": [], "GarbageFromTheStart": [Want.ALERT, Want.VETO], "OddFromTheStart": [Want.ALERT]}
+    assert wants(v) == expected[reason]
+    assert (v.status is Status.FALSE) == (reason != "OddAnswer")
+
+
+def test_a_good_answer_ends_it() -> None:
+    f = serving()
+    asked(f, "oopooo")
+    last = asked(f, "g", begin=3000.0)
+    assert (judged(f, last).status, judged(f, last).reason) == (Status.TRUE, "Sane")
+
+
+def test_the_sentence_counts_all_that_were_not_good_and_says_how_many_were_plainly_bad() -> None:
+    f = serving()
+    v = judged(f, asked(f, "oopoo"))
+    assert v.message.startswith("5 canaries in a row were answered oddly for 13 min"), v.message
+    assert "1 of them with degenerate text: the text is made of reserved tokens" in v.message
+    g = serving()
+    assert judged(g, asked(g, "ppp")).message.startswith("3 canaries in a row were answered with degenerate text for 6 min")
+
+
+def test_only_a_missing_word_may_be_the_questions_fault() -> None:
+    odd, missing = serving(), serving()
+    (o,) = judged(odd, asked(odd, "wwowww")).calls
+    (w,) = judged(missing, asked(missing, "wwwwww")).calls
+    assert (o.severity, w.severity) == (Severity.CRITICAL, Severity.WARNING)
+    assert "chat_expects" in (w.advice or "")
+
+
+@pytest.mark.parametrize(("before", "times"), [("g", "1 time,"), ("gggg", "4 times,")])
+def test_after_good_answers_odd_ones_are_told(before: str, times: str) -> None:
+    f = serving()
+    v = judged(f, asked(f, f"{before}oooooo"))
+    assert (v.reason, wants(v)) == ("WrongAnswers", [Want.ALERT]) and f"well {times} and then oddly 6 times" in v.message
+
+
+def interleaved(f: Facts, chat: Iterable[str], prefix: Iterable[str], begin: float) -> float:
+    t = begin
+    for n, (c, p) in enumerate(zip(chat, prefix, strict=True)):
+        t = begin + 200.0 * n
+        asked(f, c, begin=t)
+        asked(f, p, begin=t + 50.0, probe="prefix")
+    return t + 50.0
+
+
+def test_garbage_of_one_canary_alone_is_told_and_of_the_prefix_canary_never_restarted_for() -> None:
+    """What it reads may come from a store that outlives a restart; the chat canary's prompt is new each time."""
+    store = serving()
+    interleaved(store, "ggg", "ggg", begin=60.0)
+    v = judged(store, interleaved(store, "g" * 9, "opoopppppp"[:9], begin=1000.0))
+    assert (v.reason, wants(v)) == ("WrongAnswers", [Want.ALERT]) and "The prefix canary" in v.message
+
+    computed = serving()
+    interleaved(computed, "ggg", "ggg", begin=60.0)
+    v = judged(computed, interleaved(computed, "p" * 9, "g" * 9, begin=1000.0))
+    assert (v.reason, wants(v)) == ("WrongAnswers", [Want.ALERT, Want.PLAN_RESTART]) and "The chat canary" in v.message
+
+
+def test_a_restart_for_garbage_needs_a_canary_that_was_computed() -> None:
+    f = serving()
+    asked(f, "ggg", probe="prefix")
+    last = asked(f, "p" * 8, begin=1000.0, probe="prefix")
+    assert (judged(f, last).reason, wants(judged(f, last))) == ("GarbageAnswers", [Want.ALERT])
+    last = asked(f, "p", begin=last + 60.0)
+    assert wants(judged(f, last)) == [Want.ALERT, Want.RESTART]
+
+
+def test_merely_odd_answers_do_not_shorten_the_way_to_a_restart() -> None:
+    f = serving()
+    asked(f, "gggoooooooooo", every=60.0)
+    last = asked(f, "pppppp", begin=2000.0, every=60.0)
+    assert wants(judged(f, last)) == [Want.ALERT], "the plainly bad ones have lasted for five minutes"
+    assert wants(judged(f, last + 301.0)) == [Want.ALERT, Want.RESTART]
+
+
+def test_an_odd_answer_hides_no_canary_that_fails() -> None:
+    f = serving()
+    asked(f, "gp")
+    for n in range(5):
+        f.see(Probe(t=500.0 + 60.0 * n, inv=INV, probe="chat", outcome="status", status=500, total_s=0.1, body="a\nbody"))
+    v = judged(f, 750.0)
+    assert (v.reason, wants(v)) == ("CanaryErrors", [Want.RESTART]) and "(HTTP 500: a body)" in v.message
