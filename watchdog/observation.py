@@ -397,18 +397,34 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: float | None = None
 
 
+WHOLE = 2.0**53
+"""Below this a whole number is exact in JSON's double precision."""
+
 _decoder = msgspec.json.Decoder(AnyObservation)
 _encoder = msgspec.json.Encoder()
 
 
 def decode(line: bytes | str) -> Observation:
-    """One line of a record.
+    """One line of a record. What is `null`, in whatever field, could not be read; whole numbers may be written as 1.0 or 1e9.
 
     Raises:
         msgspec.ValidationError: an unknown kind, or a field of the wrong type; the message names the field.
         msgspec.DecodeError: no JSON.
     """
-    return _decoder.decode(line)
+    try:
+        return _decoder.decode(line)
+    except msgspec.ValidationError:
+        read: Observation = msgspec.convert(_plain(msgspec.json.decode(line)), AnyObservation)
+        return read
+
+
+def _plain(value: Any) -> Any:
+    """A decoded value without what could not be read, and with whole numbers as such."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_plain(each) for each in value if each is not None]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE else value
 
 
 def encode(observation: Observation | Header) -> bytes:

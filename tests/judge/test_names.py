@@ -38,7 +38,7 @@ def life(learned: Learned | None = None, inv: str = INV, **args: Any) -> Facts:
     return f
 
 
-def chat(f: Facts, t: float, model: str, inv: str = INV) -> None:
+def chat(f: Facts, t: float, model: str | None, inv: str = INV) -> None:
     answer = Answer(text="Paris.", finish_reason="stop", model=model, completion_tokens=2)
     f.see(Probe(t=t, inv=inv, probe="chat", outcome="ok", status=200, total_s=0.5, answer=answer))
 
@@ -146,3 +146,57 @@ def test_weights_that_were_replaced_while_it_ran_bring_another_name_and_no_alarm
 
     f.see(Log(t=71.0, inv=INV, message='INFO:     127.0.0.1:1 - "POST /update_weights_from_disk HTTP/1.1" 200 OK'))
     assert (verdict(f).status, verdict(f).reason) == (Status.TRUE, "WeightsReplaced")
+
+
+def listed(f: Facts, *models: str) -> None:
+    """Probes as a record has them that knows no extension: nothing but the body."""
+    data = ",".join(f'{{"id":"{name}","object":"model","parent":null}}' for name in models)
+    for t in (200.0, 260.0):
+        f.see(Probe(t=t, inv=INV, probe="models", outcome="ok", status=200, body=f'{{"object":"list","data":[{data}]}}'))
+
+
+def test_a_body_tells_the_names_where_nothing_else_does() -> None:
+    f = life(served_model_name="kimi")
+    listed(f, "glm")
+    assert verdict(f).reason == "OtherModelServed"
+    listed(f, "kimi")
+    assert verdict(f).reason == "AsNamed"
+
+
+@pytest.mark.parametrize(
+    ("asked", "models", "reason"),
+    [
+        ("kimi", ["glm"], "ModelNotServed"),
+        ("kimi", ["glm", "kimi"], "AsNamed"),
+        ("default", ["glm"], "AsNamed"),
+        (None, ["glm"], "AsNamed"),
+    ],
+)
+def test_an_answer_repeats_the_name_that_was_asked_for(asked: str | None, models: list[str], reason: str) -> None:
+    f = life()
+    chat(f, 100.0, asked)
+    listed(f, *models)
+    assert verdict(f).reason == reason
+
+
+def test_where_names_are_told_apart_from_the_body_the_configuration_says_which_is_asked_for() -> None:
+    f = life()
+    chat(f, 100.0, "glm")
+    served(f, ["kimi"])
+    assert verdict(f).reason == "AsNamed"
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ('{"id":"tuned","parent":"kimi"},{"id":"o', "AsNamed"),
+        ('{"id":"glm","parent":null},{"id":"o', "NothingSeen"),
+    ],
+)
+def test_of_a_list_that_is_cut_only_the_first_model_is_known(more: str, reason: str) -> None:
+    f = life(served_model_name="kimi")
+    chat(f, 100.0, "kimi:other")
+    for t in (200.0, 260.0):
+        body = f'{{"object":"list","data":[{{"id":"kimi","parent":null}},{more}'
+        f.see(Probe(t=t, inv=INV, probe="models", outcome="ok", status=200, body=body))
+    assert verdict(f).reason == reason

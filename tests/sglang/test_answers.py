@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watchdog.observation import Answer
-from watchdog.sglang.answers import ProtocolError, Stream, complaint, completion, models
+from watchdog.sglang.answers import ProtocolError, Stream, complaint, completion, listed, models
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "http"
 STREAM = (FIXTURES / "chat_stream.sse").read_bytes()
@@ -252,3 +252,32 @@ def test_any_json_is_an_answer_or_a_named_fault(value: object) -> None:
 def test_any_bytes_are_a_named_fault(chunks: list[bytes]) -> None:
     with pytest.raises(ProtocolError):
         read(*chunks)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('{"data": [{"id": "a"}]}', (["a"], [], False)),
+        ('{"data":[{"id":"a","parent":null},{"id":"b","parent":"a"},{"id":"c","pa', (["a"], ["b"], True)),
+        ('{ "object": "list", "data" : [ {"id": "a"} , {"id": "b"} , {"i', (["a", "b"], [], True)),
+        ('{"object":"list","data":[{"id":"a","object":"mod', (["a"], [], True)),
+        ('{"object":"list","data":[{"id":"a', ([], [], True)),
+        ('{"object":"list","data":[{"id":"a"},7', (["a"], [], True)),
+        ('{"data":[' + "[" * 400, ([], [], True)),
+    ],
+)
+def test_the_names_in_the_beginning_of_a_body(body: str, told: tuple[list[str], list[str], bool]) -> None:
+    assert listed(body) == told
+
+
+@given(st.text().map(lambda text: f'{{"data":[{text}'))
+def test_of_any_body_no_name_is_empty(body: str) -> None:
+    found = listed(body)
+    assert all([*found.served, *found.adapters])
+
+
+def test_a_body_cut_anywhere_has_its_name_or_none() -> None:
+    whole = (FIXTURES / "v1_models.json").read_text()
+    found = [listed(whole[:n]).served for n in range(len(whole) + 1)]
+    assert found[0] == [] and found[-1] == ["tiny-qwen3"] and all(each in ([], ["tiny-qwen3"]) for each in found)
+    assert [bool(each) for each in found] == sorted(bool(each) for each in found), "what is known stays known"

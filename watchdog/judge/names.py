@@ -12,6 +12,8 @@ SURE = 2
 MANY = 100
 """A list of adapters of this length may have been cut (observe/canary.py)."""
 SHOWN = 5
+UNNAMED = "default"
+"""What is asked for where no name is known (observe/canary.py)."""
 
 
 def judge(f: Facts) -> Verdict:
@@ -25,13 +27,21 @@ def judge(f: Facts) -> Verdict:
         # From then on SGLang lists the path that they were loaded from (tokenizer_manager.py, 0.5.23).
         message = f"Its weights were replaced while it ran; /v1/models lists {_listed(names.served)} since."
         return Verdict(type=kind, status=Status.TRUE, reason="WeightsReplaced", message=message)
-    found = misnamed(server.args if server is not None else {}, names.asked, names.served, names.adapters)
+    found = misnamed(server.args if server is not None else {}, _asked(f), names.served, names.adapters, cut=names.cut)
     if found is None:
         message = f"The server has the model {_listed(names.served)}."
         return Verdict(type=kind, status=Status.TRUE, reason="AsNamed", message=message)
     evidence = (f"served: {_listed(names.served)}",)
     call = Call(want=Want.ALERT, reason=found.reason, message=found.message, advice=found.advice, evidence=evidence)
     return Verdict(type=kind, status=Status.FALSE, reason=found.reason, message=found.message, calls=(call,))
+
+
+def _asked(f: Facts) -> str | None:
+    """The name that the canaries ask for, as far as it is known: SGLang repeats it in the answer."""
+    last = f.answers.last_answer
+    if not f.names.by_body or last is None or last.answer is None:
+        return f.names.asked
+    return last.answer.model if last.answer.model != UNNAMED else None
 
 
 class Misnamed(NamedTuple):
@@ -42,7 +52,9 @@ class Misnamed(NamedTuple):
     advice: str
 
 
-def misnamed(args: Mapping[str, Any], asked: str | None, served: list[str], adapters: list[str]) -> Misnamed | None:
+def misnamed(
+    args: Mapping[str, Any], asked: str | None, served: list[str], adapters: list[str], *, cut: bool = False
+) -> Misnamed | None:
     """What does not fit between the names that a server was started with, lists and is asked for; None if nothing.
 
     Args:
@@ -50,9 +62,10 @@ def misnamed(args: Mapping[str, Any], asked: str | None, served: list[str], adap
         asked: the configured name; None: none.
         served: the models of /v1/models.
         adapters: the LoRA adapters of /v1/models.
+        cut: whether there may be more adapters than these.
     """
     listed = _listed(served)
-    return _other_server(args, served, listed) or _not_served(asked, served, adapters, listed)
+    return _other_server(args, served, listed) or _not_served(asked, served, adapters, listed, cut=cut or len(adapters) >= MANY)
 
 
 def _listed(names: list[str]) -> str:
@@ -73,11 +86,11 @@ def _other_server(args: Mapping[str, Any], served: list[str], listed: str) -> Mi
     )
 
 
-def _not_served(asked: str | None, served: list[str], adapters: list[str], listed: str) -> Misnamed | None:
+def _not_served(asked: str | None, served: list[str], adapters: list[str], listed: str, *, cut: bool) -> Misnamed | None:
     if asked is None or asked in served:
         return None
     base, _, adapter = asked.rpartition(":")
-    if base in served and (adapter in adapters or len(adapters) >= MANY):
+    if base in served and (adapter in adapters or cut):
         return None
     if asked in adapters:
         return Misnamed(

@@ -7,11 +7,18 @@ cached; an error that arises after the first chunk comes as an event `{"error": 
 and not where nothing was cached (get_cached_tokens_details in managers/scheduler_components/output_streamer.py, 0.5.23).
 """
 
+import contextlib
+import json
+import re
 from typing import Any, NamedTuple
 
 import msgspec
 
 from watchdog.observation import Answer
+
+_decoder = json.JSONDecoder()
+DATA = re.compile(r'"data"\s*:\s*\[\s*')
+ID = re.compile(r'\{\s*"id"\s*:\s*"([^"\\]+)"')
 
 
 class ProtocolError(Exception):
@@ -81,6 +88,39 @@ def models(body: bytes) -> Models:
             raise ProtocolError("a model of the list has no id")
         (found.adapters if isinstance(model.get("parent"), str) else found.served).append(name)
     return found if found.served else Models(found.adapters, [])
+
+
+class Listed(NamedTuple):
+    """What of the names is known; `cut`: the list goes on after what was kept of the body."""
+
+    served: list[str]
+    adapters: list[str]
+    cut: bool
+
+
+def listed(body: str) -> Listed:
+    """The names in the beginning of the body of GET /v1/models, as a flight record keeps it; none where it is something else.
+
+    Of a first model that was itself cut off, the id is enough: what follows may be an adapter, which only its `parent` tells.
+    """
+    with contextlib.suppress(ProtocolError):
+        return Listed(*models(body.encode("utf-8", "surrogatepass")), cut=False)
+    found = Models([], [])
+    begun = DATA.search(body)
+    at = begun.end() if begun else len(body)
+    while at < len(body):
+        try:
+            entry, at = _decoder.raw_decode(body, at)
+        except (ValueError, RecursionError):
+            if not found.served and (name := ID.match(body, at)):
+                found.served.append(name[1])
+            break
+        name = entry.get("id") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name:
+            break
+        (found.adapters if isinstance(entry.get("parent"), str) else found.served).append(name)
+        at += len(body[at:]) - len(body[at:].lstrip(" \t\r\n,"))
+    return Listed(*found, cut=True)
 
 
 def complaint(body: bytes) -> str:
