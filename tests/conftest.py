@@ -12,6 +12,8 @@ from watchdog import keyring
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
 
+pytest.register_assert_rewrite("tests.incidents.judged")
+
 BOX_TESTS = Path(__file__).parent / "box"
 
 

@@ -128,6 +128,19 @@ def detokenizer_stands_still_idle(s: Sim) -> None:
 
 @case(
     "omlx-status-green-6h",
+    until=T + 1200,
+    variants=("plain", "0.5.9", "one-gpu", "busy"),
+    restart=must(T + 60, T + 900),
+    logs=False,
+    metrics_gap_s=25.0,
+)
+def detokenizer_stands_still_behind_a_quiet_log(s: Sim) -> None:
+    """Scrapes alone tell of its steps, and rarely: their own pace is not the engine's."""
+    s.at(T, lambda: setattr(s.engine, "detokenizer_stuck", True))
+
+
+@case(
+    "omlx-status-green-6h",
     until=T + 400,
     variants=("plain", "0.5.9", "no-metrics"),
     restart=must(T + 60, T + 300),
@@ -360,6 +373,35 @@ def hang_with_lost_lines(s: Sim) -> None:
 @case("dual: gpu power stays", until=1500, variants=("plain", "no-metrics"), restart=must(T + 20, T + 500), watchdog_s=20000.0)
 def hang_at_middling_power(s: Sim) -> None:
     freeze(s, power=(1.0, 180.0))
+
+
+@case(
+    "sgl-100util-lowpower-deepseek",
+    until=1200,
+    variants=("plain", "no-metrics", "0.5.9", "one-gpu"),
+    restart=must(T + 130, T + 300),
+    watchdog_s=20000.0,
+    prompts=(260, 420),
+    rate=0.15,
+)
+def hang_at_more_than_half_the_power_of_work(s: Sim) -> None:
+    """Short prompts tell little of the pace of a full chunk: mostly, steps of decoding lie between two lines."""
+    freeze(s, power=(1.0, 243.0))
+
+
+@case(
+    "sgl-cumoduleload-first-verify",
+    until=1400,
+    variants=("plain", "no-metrics", "one-gpu"),
+    mid_life=False,
+    restart=must(440, 900),
+    watchdog_s=20000.0,
+    rate=0.2,
+)
+def a_later_request_hangs(s: Sim) -> None:
+    """Some have been answered since the start; this one is the first of its shape."""
+    s.at(20, s.boot)
+    s.after_start = lambda: s.after(40, lambda: setattr(s.engine, "stuck", True))
 
 
 assert NOT and MAY

@@ -11,6 +11,21 @@ def full() -> dict[str, object]:
     return {"outcome": "status", "status": 503, "total_s": 0.02, "body": body}
 
 
+@case(
+    "sgl-router-breaker-2048",
+    until=2400,
+    variants=("no-metrics", "one-gpu-no-metrics", "plain"),
+    rate=0.0,
+    max_running=6,
+    answers=(5000, 7000),
+    step_s=0.03,
+)
+def queue_that_empties_at_last(s: Sim) -> None:
+    """Canaries stood behind it for half an hour: that none was answered says nothing when nobody waits any more."""
+    s.at(300, lambda: setattr(s, "rate", 0.09))
+    s.at(1150, lambda: setattr(s, "rate", 0.0))
+
+
 @case("queue full", until=1800, variants=("plain", "no-metrics"), rate=2.5, max_running=16)
 def queue_full(s: Sim) -> None:
     s.at(T, lambda: setattr(s.looks, "chat_as", full))

@@ -109,7 +109,7 @@ class Looks(Asks):
             self._every(300.0, self.ask_models, rng.uniform(5, 60))
             if wording.number(s.version) >= (0, 5, 20):
                 self._every(60.0, self.ask_ready, rng.uniform(5, 60))
-            self._every(10.0 if s.metrics else 30.0, self.scrape, rng.uniform(1, 10))
+            self._every(s.metrics_gap_s if s.metrics else 30.0, self.scrape, rng.uniform(1, 10))
 
     def look_self(self) -> None:
         report = {

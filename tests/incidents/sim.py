@@ -27,6 +27,7 @@ class Setup:
     nnodes: int = 1
     node_rank: int = 0
     metrics: bool = True
+    metrics_gap_s: float = 10.0
     gpu: bool = True
     procs: bool = True
     logs: bool = True

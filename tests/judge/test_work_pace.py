@@ -41,6 +41,20 @@ def test_steps_of_twenty_seconds_are_its_pace_by_lines_and_by_counters() -> None
     assert by_lines.longest_gap() == by_counters.longest_gap() == 25.0
 
 
+def test_a_scrape_that_comes_late_makes_no_gap_of_the_engine() -> None:
+    """What moved between two scrapes moved at any time between them; one that shows a standstill proves it."""
+    late, still = Work(), Work()
+    for t, steps in ((0.0, 0), (15.0, 1), (50.0, 2)):
+        gauges(late, t, 1, steps)
+        gauges(still, t, 1, steps)
+    gauges(still, 90.0, 1, 2)
+    gauges(still, 105.0, 1, 3)
+
+    assert late.longest_gap() == 35.0
+    assert late.longest_sure_gap() == 0.0
+    assert (still.longest_gap(), still.longest_sure_gap()) == (55.0, 40.0)
+
+
 def test_the_speed_of_a_decode_line_says_nothing_if_the_engine_rested_since_the_line_before() -> None:
     """SGLang divides by all the time since the line before: three canaries a minute apart share one line of 0.25 tokens/s."""
     work = Work()

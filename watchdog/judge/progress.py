@@ -16,12 +16,12 @@ from watchdog.judge import unprobed
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts import probes as p
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.patience import patience
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, lasting, span
 
 SHALLOW_S = 0.9
 """A /health that generates never answers faster than 1 s (it polls once a second; http_server.py, 0.4.10 and later)."""
-LONGEST_PATIENCE_S = 1800.0
 WAITED_S = 15.0
 """A probe that failed sooner was not kept waiting."""
 SILENT_S = 30.0
@@ -32,6 +32,8 @@ HEARD_S = 60.0
 """A log whose last line is so much older than its longest pause is not read any more, or has nothing to tell."""
 ALONE = 8
 """So many canaries in a row that had no answer are told, or count by themselves, where nothing else is seen of the engine."""
+FRONT = ("models", "ready")
+"""Probes that the front end answers by itself."""
 PART_WINDOW_S = 1800.0
 PART_TURNS = 3
 PART_SHARE = 0.2
@@ -85,49 +87,6 @@ def _paused(f: Facts, now: float) -> list[Verdict]:
 
 def _unknown(kind: str, why: str, reason: str = "NotServing", calls: tuple[Call, ...] = ()) -> Verdict:
     return Verdict(type=kind, status=Status.UNKNOWN, reason=reason, message=why[:1].upper() + why[1:] + ".", calls=calls)
-
-
-def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
-    """How long the engine may be silent before that is odd, in seconds, and the reason for it."""
-    work = f.work
-    limit, why = policy.hang_s, "the usual limit"
-    gap = work.longest_gap()
-    if 3 * gap > limit:
-        limit, why = 3 * gap, f"three times its longest pause of late ({span(gap)})"
-    batch = work.batch_in_hand_s()
-    if 3 * batch > limit:
-        limit, why = 3 * batch, f"three times what the prefill in hand should take ({span(batch)})"
-    chunk = longest_prefill(f)
-    longest = 3 * work.prefill_s(chunk)
-    if longest > limit and not f.devices.at_rest(now):
-        limit, why = longest, f"its flags allow prefills of {chunk:.0f} tokens in one step"
-    first = work.decode is None and work.ended_at is None and not f.answers.good
-    if f.life.ready_at is not None and first and now - f.life.ready_at < 600 and limit < 180:
-        limit, why = 180.0, "its first requests may load kernels"
-    if f.senses.deaf(now) and not work.counters_seen and limit < 240:
-        limit, why = 240.0, "log lines were lost and there are no metrics"
-    if f.ranks.compiling(now) and limit < policy.start_silence_s:
-        limit, why = policy.start_silence_s, "a compiler is at work in the unit"
-    told = f.ranks.compile_told_at
-    if told is not None and told >= max(work.stepped_at or 0.0, f.life.ready_at or 0.0) - 1.0:
-        limit, why = LONGEST_PATIENCE_S, "its log says that kernels are being compiled"
-    if f.devices.at_work(now):
-        limit, why = limit * 3, f"{why}, threefold while the GPUs draw the power of real work"
-    return min(limit, LONGEST_PATIENCE_S), why
-
-
-def longest_prefill(f: Facts) -> float:
-    """How many tokens one prefill step may hold by the server's flags; 0 if they are not known.
-
-    SGLang prints a prefill's line when the step is over (0.5.23, measured), so nothing at all is heard during one.
-    """
-    chunk = f.life.number("chunked_prefill_size")
-    if chunk is None:
-        return 0.0
-    if chunk > 0:
-        return chunk
-    bounds = (f.life.number("max_prefill_tokens"), f.life.number("context_length"), f.work.figure("max_total_num_tokens", "-"))
-    return min((b for b in bounds if b), default=0.0)
 
 
 def hung(f: Facts, policy: Judging, now: float) -> Verdict:
@@ -363,10 +322,16 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             reason="TooSlowToTell",
             message="At this pace the canary cannot end within its limit.",
         )
-    blind_front = f.metrics_fail(now) and work.ends_seen
+    blind_front = (f.metrics_fail(now) and work.ends_seen) or _crowded(f, begun)
     slower = 1.0 if work.ends_seen else 1.5
-    # What fails at once was turned away at the door: it tells nothing of what becomes of requests that are let in.
-    waited = sum(a.connected and a.ended - a.began >= min(WAITED_S, a.probe.limit_s or WAITED_S) for a in chats)
+    # What fails at once was turned away at the door, and what stood in the queue was not let in: neither tells what becomes of
+    # requests that are.
+    waited = sum(
+        a.connected
+        and a.ended - a.began >= min(WAITED_S, a.probe.limit_s or WAITED_S)
+        and not work.queue.kept_out(a.began, a.ended - WAITED_S)
+        for a in chats
+    )
     enough = waited >= (3 if work.ends_seen else 5)
     if len(f.probes.failures_since(begun, ("health",))) >= 3 and (work.worked_at is None or work.worked_at < begun):
         # The engine has nothing but our own small requests, takes them in, and none comes back by either way.
@@ -396,6 +361,12 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     return Verdict(type=kind, status=Status.UNKNOWN, reason="CanariesFail", message=message, calls=calls)
 
 
+def _crowded(f: Facts, since: float) -> bool:
+    """Whether the front end alone is slow: it lets requests in, and keeps those waiting that the engine has no part in."""
+    late = [a for a in f.probes.attempts if a.ended > since and a.probe.probe in FRONT and a.probe.outcome == "timeout"]
+    return len(late) >= 2 and f.work.admitted_at is not None and f.work.admitted_at > since
+
+
 def has_room(f: Facts, running: float) -> bool:
     """Whether the engine could take in more: running slots and token pool."""
     most = f.life.number("max_running_requests")
@@ -406,10 +377,10 @@ def has_room(f: Facts, running: float) -> bool:
 def shut_since(f: Facts) -> float | None:
     """Since when somebody waits and nobody was let in; None if nobody waits."""
     work = f.work
-    if work.queue_since is None:
+    if work.queue.since is None:
         return None
     # In a pause nobody could be let in: only an engine that moves and lets nobody in is at fault.
-    known = (work.queue_since, work.admitted_at, work.moving_since, f.forgiven_at, f.pause.ended_at)
+    known = (work.queue.since, work.admitted_at, work.moving_since, f.forgiven_at, f.pause.ended_at)
     return max(t for t in known if t is not None)
 
 
@@ -440,7 +411,7 @@ def _not_admitting(f: Facts, policy: Judging, now: float, queue: float, running:
 def _canary_could_end(f: Facts) -> bool:
     """Whether a canary of some 16 tokens could end within its limit at the pace that the engine shows in lines or counters."""
     step, pace = f.work.step_s(), f.speed.per_request.recent
-    slow = f.work.longest_gap()
+    slow = f.work.longest_sure_gap()
     if step is None and pace:
         step = 1.0 / max(per_request for _, per_request in list(pace)[-FEW_PACES:])
     return (step is None or step * 16 < 20.0) and slow < 20.0

@@ -50,7 +50,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         return Verdict(type=kind, status=Status.FALSE, reason="QueueFull", message=message, calls=(call,))
     if f.pause.holds(now):
         return Verdict(type=kind, status=Status.UNKNOWN, reason="Paused", message=f"Generation is paused: {f.pause.said}.")
-    since = f.work.queue_since
+    since = f.work.queue.since
     if queue is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="How many requests wait is not known yet.")
     if queue <= 0 or since is None:

@@ -2,6 +2,9 @@
 
 from collections import deque
 
+from watchdog.judge.facts.gaps import Gaps
+from watchdog.judge.facts.prefill_pace import CHUNK_LEAST, PrefillPace
+from watchdog.judge.facts.queue import Queue
 from watchdog.judge.facts.turned_away import TurnedAway
 from watchdog.observation import Metrics
 from watchdog.sglang.marks import DECODE, PREFILL, Line
@@ -17,11 +20,9 @@ END_COUNTERS = ("num_requests_total", "e2e_request_latency_seconds_count")
 ADMIT_COUNTERS = ("realtime_tokens_total.prefill_compute", "realtime_tokens_total.prefill_cache")
 PACE_MEMORY_S = 1800.0
 """A gap between two steps counts for the server's pace for so long."""
+LEAST_GAP_S = 5.0
 IDLE_S = 35.0
 """Gauges of an idle engine are right after 30 s at the latest (SGLang, all versions)."""
-CHUNK_LEAST = 2048
-"""A prefill of so many tokens, and none was larger, is likely to be one chunk of several (--chunked-prefill-size is 2,048 or
-more)."""
 SAME_S = 15.0
 """A batch line and a scrape that are no further apart may tell of the same step."""
 PROBE_TOKENS = 64
@@ -83,15 +84,18 @@ class Work:
         self.scrape_moved_at: float | None = None
         self.counters_seen = False
         self._counters: dict[str, float] = {}
-        self._gaps: deque[tuple[float, float]] = deque()
+        self._gaps = Gaps(PACE_MEMORY_S)
+        self._sure_gaps = Gaps(PACE_MEMORY_S)
+        """The same at the least: a scrape that comes late makes no gap of the engine."""
+        self._still_at: float | None = None
+        """When a scrape last showed that nothing had moved since the one before."""
         self._largest = 0.0
         """Tokens of the largest prefill so far: a full chunk, where prompts are longer than one."""
-        self._prefill_pace: deque[float] = deque(maxlen=64)
-        """Seconds that a prefilled token took, of the last prefills."""
+        self._prefill_pace = PrefillPace()
         self.turned_away = TurnedAway()
         self.loaded_at: float | None = None
         """When a line or a scrape last told of a request that runs or waits."""
-        self.queue_since: float | None = None
+        self.queue = Queue()
         self.running_since: float | None = None
         self.accept: deque[tuple[float, float, float]] = deque(maxlen=720)
         """(t, accept length, running) of decode batches."""
@@ -123,16 +127,18 @@ class Work:
         self._step(t, line)
         if self.surely_stepped_at is None or t > self.surely_stepped_at:
             self.surely_stepped_at = t
-        self._queue(t, f.get("queue"))
+        if "queue" in f:
+            self.queue.see(t, f["queue"])
 
     def _learn_prefill(self, t: float, line: Line) -> None:
         """A line after a prefill line says how long that prefill took at most, if there was no pause between them."""
         last = self.prefill
-        if last is None or last.t != self.stepped_at or last.fields.get("new_token", 0) < 256 or not 0 < t - last.t < 600:
+        if last is None or last.t != self.stepped_at:
             return
         waiting = last.fields.get("queue", 0) > 0 or last.fields.get("pending_token", 0) > 0
         if line.mark is DECODE or line.fields.get("running", 0) > 0 or waiting:
-            self._prefill_pace.append((t - last.t) / last.fields["new_token"])
+            following = line.fields.get("new_token", 0.0) if line.mark is PREFILL else None
+            self._prefill_pace.see(t - last.t, last.fields.get("new_token", 0.0), following, waiting=waiting)
 
     def see_metrics(self, o: Metrics) -> None:
         """Take in a scrape: progress is what counters do, never what gauges say."""
@@ -161,10 +167,14 @@ class Work:
         if moved:
             self._step(o.t)
             self.scrape_moved_at = o.t
+            self._still_at = None
             if self.scrape is not None and self.scrape.t > (self.surely_stepped_at or -1e18):
                 self.surely_stepped_at = self.scrape.t
+        else:
+            self._still_at = o.t
         self.scrape = o
-        self._queue(o.t, values.get("num_queue_reqs"))
+        if "num_queue_reqs" in values:
+            self.queue.see(o.t, values["num_queue_reqs"])
         running = values.get("num_running_reqs")
         if (running or values.get("num_queue_reqs")) and o.t - self._last_line_at() > FRESH_S:
             # A line tells it better: gauges go on to tell of requests that have ended.
@@ -186,17 +196,15 @@ class Work:
 
     def _step(self, t: float, line: Line | None = None) -> None:
         last = self.stepped_at
-        if last is not None and t - last > 5.0 and self._busy_before(t, line):
-            # Older gaps that were no longer can never be the longest again: the first is always the longest.
-            while self._gaps and self._gaps[-1][1] <= t - last:
-                self._gaps.pop()
-            self._gaps.append((t, t - last))
+        if last is not None and t - last > LEAST_GAP_S and self._busy_before(t, line):
+            self._gaps.add(t, t - last)
+            still_at = t if line is not None else self._still_at
+            if still_at is not None and still_at - last > LEAST_GAP_S:
+                self._sure_gaps.add(t, still_at - last)
         if last is None or t - last > STILL_S:
             self.moving_since = t
         if last is None or t > last:
             self.stepped_at = t
-        while self._gaps and self._gaps[0][0] < t - PACE_MEMORY_S:
-            self._gaps.popleft()
 
     def _busy_before(self, t: float, line: Line | None) -> bool:
         """Whether the engine worked all through the gap that ends at `t`, so that the gap is its pace and not idleness.
@@ -218,14 +226,6 @@ class Work:
         f = before.fields
         return f.get("queue", 0) > 0 or f.get("pending_token", 0) > 0 or f.get("new_token", 0) >= max(CHUNK_LEAST, self._largest)
 
-    def _queue(self, t: float, queue: float | None) -> None:
-        if queue is None:
-            return
-        if queue <= 0:
-            self.queue_since = None
-        elif self.queue_since is None:
-            self.queue_since = t
-
     def forgive(self, t: float) -> None:
         """We did not run until `t`: silence before it proves nothing."""
         if self.stepped_at is not None and self.stepped_at < t:
@@ -233,8 +233,7 @@ class Work:
         for name in ("ended_at", "surely_ended_at", "admitted_at"):
             if getattr(self, name) is not None:
                 setattr(self, name, max(getattr(self, name), t))
-        if self.queue_since is not None:
-            self.queue_since = t
+        self.queue.forgive(t)
         if self.running_since is not None:
             self.running_since = t
 
@@ -305,8 +304,12 @@ class Work:
         return "realtime_tokens_total" in self._counters
 
     def longest_gap(self) -> float:
-        """The longest pause between two steps with work in hand, of late, in seconds."""
-        return self._gaps[0][1] if self._gaps else 0.0
+        """The longest gap between two steps with work in hand, of late, in seconds."""
+        return self._gaps.longest(self.stepped_at or -1e18)
+
+    def longest_sure_gap(self) -> float:
+        """The same at the least, where it was seen by scrapes only."""
+        return self._sure_gaps.longest(self.stepped_at or -1e18)
 
     def batch_in_hand_s(self) -> float:
         """How long the prefill that was begun last should take at the pace seen so far, in seconds; 0 if none is in hand."""
@@ -317,11 +320,11 @@ class Work:
         return self.prefill_s(tokens) if tokens >= 1024 else 0.0
 
     def prefill_s(self, tokens: float) -> float:
-        """How long a prefill of so many tokens takes at the slowest pace seen in this life, in seconds.
+        """How long a prefill of so many tokens takes at the pace seen in this life, in seconds.
 
         1,000 tokens a second are assumed until a prefill was seen.
         """
-        return tokens * max(max(self._prefill_pace, default=1 / 1000.0), 1 / 5000.0)
+        return self._prefill_pace.s(tokens)
 
     def step_s(self) -> float | None:
         """Seconds one decode step takes for one request at the speed last printed; None if unknown.
