@@ -93,6 +93,27 @@ def crash_that_nobody_repairs(s: Sim) -> None:
     s.at(T, act)
 
 
+@case(
+    "sgl-idle-leak-check-crash",
+    "systemd-start-limit-counts-wrong",
+    until=3600,
+    variants=("plain", "no-metrics", "one-gpu"),
+    withhold=must(T + 600, T + 1600, "soon after each start"),
+    alert=must(T, T + 30),
+    burst=4,
+)
+def crashes_soon_after_each_start(s: Sim) -> None:
+    """Each life dies of the same error a minute after it was ready, until systemd gives up: the next one would serve no longer."""
+
+    def crash() -> None:
+        s.exception("ValueError: token_to_kv_pool_allocator memory leak detected! available_size=158312")
+        s.log(wording.SIGQUIT)
+        s.after(0.4, s.exit)
+
+    s.after_start = lambda: s.after(60.0, crash)
+    s.at(T, crash)
+
+
 @case("vllm-exit-0-on-engine-death", until=1300, variants=("plain", "0.5.9", "no-metrics", "bare"), restart=must(T, T + 300))
 def ends_with_status_0(s: Sim) -> None:
     def act() -> None:

@@ -1,6 +1,6 @@
 """A server that dies right after each start, told, counted and withheld whatever the pace."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -162,3 +162,63 @@ def test_a_state_that_is_not_known_is_unknown() -> None:
     loop.tick(1.0)
     outage = next(v for v in loop.engine.verdicts if v.type == "UnitActive")
     assert (str(outage.status), outage.reason) == ("Unknown", "StateUnknown")
+
+
+CUDA = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
+READY = "[2026-01-14 02:00:00] The server is fired up and ready to roll!"
+
+
+def lives(*served_s: float, causes: tuple[str, ...] = (CUDA,), asked: int | None = None) -> Loop:
+    """Lives that take 100 s to start and serve for so long each, then die; systemd gives up after the last one."""
+    loop = Loop()
+    t = 0.0
+    for k, served in enumerate(served_s):
+        loop.n = k
+        end = t + 100.0 + served
+        loop.unit(t, "active", "running", main_pid=100 + k, since=t)
+        loop.line(t + 100.0, READY)
+        if k == asked:
+            loop.see(Job(t=end, inv=loop.inv, phase="new", job="restart"))
+            loop.unit(end, "deactivating", "stop-sigterm", since=t)
+            loop.see(Job(t=end + 10.0, inv=loop.inv, phase="removed", job="restart", result="done"))
+        else:
+            loop.line(end, causes[k % len(causes)])
+            last = k == len(served_s) - 1
+            state = ("failed", "failed") if last else ("activating", "auto-restart")
+            killed: dict[str, Any] = {"result": "signal", "exec_main_code": "killed", "exec_main_status": 9}
+            loop.unit(end + 0.1, *state, since=t, **killed)
+        t = end + 10.0
+    for _ in range(8):
+        t += 5.0
+        loop.tick(t)
+    return loop
+
+
+def test_a_server_that_dies_of_one_cause_soon_after_each_start_is_not_started_once_more() -> None:
+    loop = lives(60.0, 50.0, 40.0)
+
+    assert len(loop.told(Action.WITHHOLD, "SameEarlyDeath")) == 1
+    assert not loop.told(Action.RESTART, "DiedUnasked")
+    assert len(loop.told(Action.ALERT, "ServerDied")) == 3
+    said = next(x for _, x in loop.intents if x.action is Action.WITHHOLD)
+    assert "3 times in a row of the same cause, soon after each start" in said.message
+    assert "request" in str(said.advice)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        pytest.param(lambda: lives(60.0, 50.0), id="two may be an accident"),
+        pytest.param(lambda: lives(60.0, 50.0, 5000.0), id="the last one served for long"),
+        pytest.param(lambda: lives(60.0, 50.0, 5000.0, 60.0, 50.0), id="one between them served for long"),
+        pytest.param(
+            lambda: lives(60.0, 50.0, 5000.0, 60.0, asked=2), id="one between them was stopped after it served for long"
+        ),
+        pytest.param(lambda: lives(120.0, 130.0, 110.0, 140.0), id="each served for longer than it took to start"),
+        pytest.param(lambda: lives(60.0, 50.0, 40.0, causes=(CUDA, IMPORT)), id="of different causes"),
+    ],
+)
+def test_a_server_that_was_worth_its_start_is_started_again(loop: Callable[[], Loop]) -> None:
+    made = loop()
+    assert made.told(Action.RESTART, "DiedUnasked")
+    assert not made.told(Action.WITHHOLD, "SameEarlyDeath")

@@ -39,7 +39,7 @@ def life(*seen: Observation) -> Life:
     [
         ([answered(100.0), version("0.4.6.post5")], 260.0, False),
         ([answered(100.0)], 260.0, False),
-        ([answered(100.0), version("0.4.6.post5"), READY], 260.0, True),
+        ([answered(100.0), version("0.4.6.post5"), READY], 560.0, True),
         ([answered(100.0), version("0.4.6.post5"), answered(200.0, "chat")], 260.0, True),
         ([answered(100.0), version("0.4.10")], 260.0, True),
         ([answered(100.0), version("0.5.23")], 260.0, True),

@@ -1,6 +1,7 @@
 """Would a restart help? What makes it useless, and what helps instead."""
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 from msgspec import structs
 
@@ -133,12 +134,19 @@ OOM_ADVICE = (
 )
 LASTING = (Mark.OUT_OF_MEMORY, Mark.HOST_MEMORY_SHORT, Mark.BAD_ARGUMENTS, Mark.PORT_IN_USE, Mark.MEMORY_UNBALANCED)
 """Causes that outlive the process: the next start would meet them again."""
+BRIEF = 3
+"""So many lives in a row of one cause, each of which served for a shorter time than it took to start, are a crash loop: the next
+one would serve no longer."""
+BRIEF_ADVICE = (
+    "Find what ends it so soon after each start: its last lines name the error. A request that comes again and again may be the "
+    "cause, or a device (kernel log). Restart it by hand once that is gone."
+)
 AT_ONCE = (Mark.BAD_ARGUMENTS, Mark.HOST_MEMORY_SHORT)
 """Deaths that one look suffices to know: the next start would ask for the same and get the same."""
 
 
 def _same_death(f: Facts, now: float) -> Iterator[Call]:
-    """The same early death twice in a row is no accident: what the start needs is missing."""
+    """The same early death twice in a row is no accident, nor is a third brief life: what it needs is missing."""
     if not _not_up(f) and not f.life.looping(now):
         return
     if f.life.phase() is Phase.STARTING and f.life.dying_at is None and _retrying(f, now):
@@ -151,13 +159,15 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
     last = next((d for d in reversed(same) if d.mark is not None), same[-1])
     once = last.mark in AT_ONCE or _proxied(f, last) or last.signature == "start timeout"
     need = 1 if once else 3 if last.mark is Mark.HICACHE_TROUBLE else 2
-    if len(same) < need:
+    starts = list(takewhile(lambda d: not d.ready, reversed(same)))
+    if len(starts) < need and len(same) < BRIEF:
         return
     text = quoted(last.text) if last.text else last.code
     many = max(count(same), count(alike(early)))
     times = "of what the next one would meet again" if len(same) == 1 else f"{many} times in a row of the same cause"
-    message = f"The start has died {times}: {text}."
-    advice = _advice(f, last)
+    brief = len(starts) < len(same)
+    message = f"It has died {times}, soon after each start: {text}." if brief else f"The start has died {times}: {text}."
+    advice = BRIEF_ADVICE if last.ready and last.killed is None else _advice(f, last)
     # The first death alone withholds only what systemd itself has given up: it may still be lucky.
     unmet = len(same) >= 2 or f.life.down
     yield _veto(

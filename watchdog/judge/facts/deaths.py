@@ -43,6 +43,7 @@ class Death:
         t: when.
         lived_s: from InactiveExitTimestamp to the end; None if unknown.
         ready: whether it had been ready.
+        served_s: from its readiness to the end; None if it never was ready, or since when is unknown.
         asked: whether a person, systemd or we had asked for it.
         signalled: whether all that asked for it was a SIGTERM, of which systemd knows nothing.
         code: "exited", "killed" or "dumped" with its status, for people.
@@ -59,6 +60,7 @@ class Death:
         t: float,
         lived_s: float | None,
         ready: bool,
+        served_s: float | None = None,
         asked: bool,
         signalled: bool = False,
         code: str,
@@ -69,6 +71,7 @@ class Death:
         self.t = t
         self.lived_s = lived_s
         self.ready = ready
+        self.served_s = served_s
         self.asked = asked
         self.signalled = signalled
         self.code = code
@@ -100,9 +103,14 @@ class Death:
         return self.code == other.code and self.code.startswith("exited") and None in (self.mark, other.mark)
 
     @property
+    def brief(self) -> bool:
+        """Whether the life was ready, and served for a shorter time than its start had taken."""
+        return self.ready and self.served_s is not None and self.lived_s is not None and 2 * self.served_s < self.lived_s
+
+    @property
     def early(self) -> bool:
-        """Whether the life was never ready, and nobody ended it."""
-        return not self.ready and not self.asked
+        """Whether the life was never ready, or only briefly, and nobody ended it."""
+        return not self.asked and (not self.ready or self.brief)
 
 
 class Deaths(deque[Death]):
@@ -138,13 +146,13 @@ class Deaths(deque[Death]):
         return sum(n for t, n in self._minutes if now - t < DAY_S)
 
     def early(self) -> list[Death]:
-        """The early deaths since a life last served."""
+        """The early deaths since a life last served for longer than its start had taken, however that one ended."""
         out: list[Death] = []
         for d in self:
-            if d.ready and not d.asked:
-                out.clear()
-            elif d.early:
+            if d.early:
                 out.append(d)
+            elif d.ready and not d.brief:
+                out.clear()
         return out
 
 

@@ -331,6 +331,7 @@ class Life:
             t=t,
             lived_s=None if self.since is None else max(0.0, t - self.since),
             ready=self.surely_ready(t),
+            served_s=None if self.ready_at is None else max(0.0, t - self.ready_at),
             asked=asked,
             signalled=asked and not by_job,
             code=code,
