@@ -174,6 +174,41 @@ def decode_gets_slower(s: Sim) -> None:
     beat()
 
 
+@case(
+    "sgl-throughput-falls-accept-stable",
+    until=7200,
+    variants=("plain", "0.5.9", "0.5.5", "one-gpu"),
+    rate=0.1,
+    prompts=(200, 1500),
+    answers=(150, 500),
+    logs=False,
+    alert=must(2400, 7200, "slow", "speed"),
+)
+def decode_gets_slower_and_no_line_tells(s: Sim) -> None:
+    """Log level warning, and answers that end between two scrapes: only the sums of latencies tell."""
+
+    def beat() -> None:
+        if s.now > 2400:
+            s.engine.step_s = min(0.08, s.engine.step_s * 1.015)
+        s.after(30, beat)
+
+    beat()
+
+
+@case("sgl-throughput-falls-accept-stable", until=5400, variants=("plain", "0.5.5"), logs=False, answers=(150, 500), alert=NOT)
+def speed_follows_the_load_and_no_line_tells(s: Sim) -> None:
+    def beat() -> None:
+        s.rate = s.rng.choice((0.0, 0.05, 0.1, 0.5, 1.5))
+        s.after(300, beat)
+
+    def steps() -> None:
+        s.engine.step_s = 0.02 + 0.0008 * len(s.engine.running)
+        s.after(10, steps)
+
+    beat()
+    steps()
+
+
 @case("sgl-throughput-falls-accept-stable", until=3600, variants=("plain",), alert=NOT)
 def speed_follows_the_load(s: Sim) -> None:
     def beat() -> None:

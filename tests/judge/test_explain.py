@@ -40,7 +40,7 @@ def test_a_healthy_moment_says_what_a_restart_would_take(hang: Path) -> None:
 
 
 def test_the_moment_of_the_hang_says_why(hang: Path) -> None:
-    before, after = at(hang, 640.0), at(hang, 700.0)
+    before, after = at(hang, 640.0), at(hang, 800.0)
 
     assert before["wanted"] == []
     assert after["condemned"] is True

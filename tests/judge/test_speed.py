@@ -212,3 +212,76 @@ def test_versions_without_these_counters_say_nothing() -> None:
     d = Deployment(version="0.5.4.post3", tick_s=120.0).start()
     day(d, 25, evicted_tokens_total=500)
     assert d.condition("HostCacheUseful").status is Status.UNKNOWN and not d.reasons()
+
+
+# ---- short answers, and no lines
+
+
+def spells(d: Deployment, minutes: int, between_s: float, *, running: float = 1.0, prompts: float = 50.0, **hide: bool) -> None:
+    """Scrapes of requests of 200 tokens, so many of them at once in the mean; each ends between two scrapes."""
+    counters = d.__dict__.setdefault("counters", {})
+    for _ in range(minutes * 6):
+        d.t += 10.0
+        tokens = 10.0 * running / between_s
+        grown = {
+            "inter_token_latency_seconds_sum": 10.0 * running,
+            "inter_token_latency_seconds_count": tokens,
+            "e2e_request_latency_seconds_sum": 10.0 * running + 0.3 * tokens / 200,
+            "time_to_first_token_seconds_sum": 0.3 * tokens / 200,
+            "generation_tokens_total": tokens + tokens / 200,
+            "num_requests_total": tokens / 200,
+            "prompt_tokens_total": prompts * 10,
+            "realtime_tokens_total.prefill_compute": prompts * 10,
+        }
+        for name, more in grown.items():
+            counters[name] = counters.get(name, 0.0) + more
+        values = {name: value for name, value in counters.items() if not any(name.startswith(h) for h in hide)}
+        d.feed(o.Metrics(t=d.t, inv=INV, ok=True, values={"num_running_reqs": round(running), **values}))
+
+
+@pytest.mark.parametrize("hidden", ["none", "inter_token", "realtime"])
+def test_the_times_between_tokens_tell_the_speed_where_nothing_else_does(hidden: str) -> None:
+    d = deployed()
+    spells(d, 45, 0.02, **{hidden: True})
+    assert d.condition("DecodeSpeed").reason == "AsUsual"
+    spells(d, 25, 0.06, **{hidden: True})
+    c = d.condition("DecodeSpeed")
+    assert c.reason == "DecodeSlow" and "60 ms with 1 running (usually 20 ms), by the times between tokens" in c.message
+    assert not d.reasons("restart")
+
+
+@pytest.mark.parametrize(("running", "prompts"), [(9.0, 50.0), (1.0, 900.0)])
+def test_larger_batches_and_long_prompts_are_not_slow_by_the_times_between_tokens(running: float, prompts: float) -> None:
+    d = deployed()
+    spells(d, 45, 0.02)
+    spells(d, 25, 0.06, running=running, prompts=prompts)
+    assert d.condition("DecodeSpeed").status is not Status.FALSE
+    assert not d.reasons()
+
+
+def test_a_burst_in_a_quiet_minute_does_not_count_as_a_small_batch() -> None:
+    d = deployed()
+    spells(d, 45, 0.02)
+    for _ in range(25):
+        spells(d, 1, 0.06)
+        values = {**d.__dict__["counters"], "num_running_reqs": 30.0}
+        d.feed(o.Metrics(t=d.t + 1, inv=INV, ok=True, values=values))
+    assert d.condition("DecodeSpeed").status is Status.UNKNOWN
+
+
+def test_short_answers_that_may_not_stream_say_nothing_without_the_times_between_tokens() -> None:
+    d = deployed()
+    made = 0.0
+    for i in range(90 * 6):
+        d.t += 10.0
+        made += 100.0
+        slow = 0.06 if i > 270 else 0.02
+        values = {
+            "e2e_request_latency_seconds_sum": made * slow,
+            "time_to_first_token_seconds_sum": 0.0,
+            "generation_tokens_total": made,
+            "num_requests_total": made / 60,
+            "num_running_reqs": 1.0,
+        }
+        d.feed(o.Metrics(t=d.t, inv=INV, ok=True, values=values))
+    assert d.condition("DecodeSpeed").status is Status.UNKNOWN

@@ -7,6 +7,7 @@ from watchdog.judge import deeds, progress
 from watchdog.judge.decide import condemned, in_vain, stand_down
 from watchdog.judge.engine import Engine
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.patience import patience
 from watchdog.judge.sentence import sentence
 from watchdog.judge.verdict import Call, Status, Want
 from watchdog.wording import ago, lasting, span
@@ -113,7 +114,7 @@ def _needed(engine: Engine, now: float) -> Iterator[str]:
     if phase is not Phase.SERVING or f.life.headless:
         yield "Not called for: an end that nobody asked for, or an engine process that vanishes, would."
         return
-    limit, why = progress.patience(f, policy, now)
+    limit, why = patience(f, policy, now)
     silence = now - progress.last_motion(f)
     failed = len(f.probes.failures_since(progress.last_motion(f)))
     yield (

@@ -47,7 +47,9 @@ def decode(f: Facts, now: float) -> Verdict:
     if crawl is not None and crawl < CRAWL:
         message = f"It crawls: one request gets {crawl:.2f} tokens a second, for {span(WINDOW_S)} now."
         return _slow(f, kind, message)
-    compared = list(_compared(f, now))
+    compared, by = list(_compared(f, now)), ""
+    if not compared:
+        compared, by = list(_between(f, now)), ", by the times between tokens"
     if not compared:
         message = (
             "Too few decode steps to compare."
@@ -56,7 +58,7 @@ def decode(f: Facts, now: float) -> Verdict:
         )
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NoTraffic" if crawl is None else "NotLearned", message=message)
     count, size, step, usual = max(compared)
-    shown = f"a decode step takes {step * 1000:.0f} ms with {_range(size)} running (usually {usual * 1000:.0f} ms)"
+    shown = f"a decode step takes {step * 1000:.0f} ms with {_range(size)} running (usually {usual * 1000:.0f} ms){by}"
     if step > SLOW * usual:
         return _slow(f, kind, f"Decoding is slow: {shown}, for {span(WINDOW_S)} now, whatever was asked.")
     return Verdict(
@@ -74,6 +76,14 @@ def _compared(f: Facts, now: float) -> Iterator[tuple[int, int, float, float]]:
     for size, steps in f.speed.steps.items():
         step = steps.now(now, BEST)
         usual = learned.get(size) or steps.usual()
+        if step is not None and usual is not None:
+            yield len(steps.recent), size, step, usual
+
+
+def _between(f: Facts, now: float) -> Iterator[tuple[int, int, float, float]]:
+    """The same where no lines tell and no two scrapes see the same requests, as with short answers and few decode lines."""
+    for size, steps in f.speed.between.items():
+        step, usual = steps.now(now, BEST), steps.usual()
         if step is not None and usual is not None:
             yield len(steps.recent), size, step, usual
 

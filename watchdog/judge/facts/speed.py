@@ -18,6 +18,15 @@ FEW = 5
 PREFILL_LEAST = 512
 """Prompt tokens between two figures that make the decode steps among them slower than they are."""
 LINES_FRESH_S = 120.0
+SPELL_S = 60.0
+"""Times between tokens are put together over so long."""
+SPELL_TOKENS = 100.0
+EVEN = 3.0
+"""If more than so many times the mean number of requests run at once, the mean does not tell how long a step should take."""
+PROMPTS_A_S = 250.0
+"""Prompt tokens a second that take no more than a quarter of an engine's time, if it computes 1,000 of them a second."""
+FIRST_TOKENS = 50.0
+"""So many tokens count as the first one where a request does not stream (SGLang up to 0.5.21)."""
 
 Sample = tuple[float, float]
 
@@ -64,6 +73,58 @@ class Steady:
         return values[int(quantile * (len(values) - 1))]
 
 
+class _Spell:
+    """Scrapes of about a minute: what they tell of the time between two tokens of an answer."""
+
+    def __init__(self, first: Metrics) -> None:
+        self.first = self.last = first
+        self._most = first.values.get("num_running_reqs", 0.0)
+
+    def see(self, o: Metrics) -> None:
+        self.last = o
+        self._most = max(self._most, o.values.get("num_running_reqs", 0.0))
+
+    @property
+    def lasting(self) -> float:
+        return self.last.t - self.first.t
+
+    def figure(self) -> tuple[float, float] | None:
+        """Requests that were being answered, in the mean, and seconds of a step; None if there is no telling."""
+        between = self._between()
+        if between is None:
+            return None
+        seconds, tokens = between
+        if tokens < SPELL_TOKENS or seconds <= 0 or (self._prompts() or 0.0) > PROMPTS_A_S * self.lasting:
+            return None
+        running = max(1.0, seconds / self.lasting)
+        if self._most > EVEN * running:
+            return None
+        return running, seconds / tokens * (self.last.values.get("spec_accept_length") or 1.0)
+
+    def _between(self) -> tuple[float, float] | None:
+        """Seconds between tokens, and how many there were: summed up over all requests, those at once too."""
+        seconds, tokens = self._grew("inter_token_latency_seconds_sum"), self._grew("inter_token_latency_seconds_count")
+        if seconds is not None and tokens is not None:
+            return seconds, tokens
+        whole, first = self._grew("e2e_request_latency_seconds_sum"), self._grew("time_to_first_token_seconds_sum")
+        made, ended = self._grew("generation_tokens_total"), self._grew("num_requests_total")
+        if whole is None or first is None or made is None or ended is None or made < 2.5 * FIRST_TOKENS * ended:
+            return None  # of short answers that do not stream, hardly a token comes after the first ones
+        return whole - first, made - ended
+
+    def _prompts(self) -> float | None:
+        """Prompt tokens that were computed."""
+        computed = self._grew("realtime_tokens_total.prefill_compute")
+        if computed is not None:
+            return computed
+        asked, cached = self._grew("prompt_tokens_total"), self._grew("cached_tokens_total")
+        return None if asked is None else asked - (cached or 0.0)
+
+    def _grew(self, name: str) -> float | None:
+        a, b = self.first.values.get(name), self.last.values.get(name)
+        return None if a is None or b is None else b - a
+
+
 class Speed:
     """Folds batch lines, scrapes and canaries of one life."""
 
@@ -74,6 +135,9 @@ class Speed:
         """A new life learns anew."""
         self.steps: dict[int, Steady] = {}
         """Seconds of a decode step, by batch size (the power of two at or below it)."""
+        self.between: dict[int, Steady] = {}
+        """The same by the times between tokens that its histograms tell. Prompts and pauses are in it: it is compared with
+        itself alone, and only where nothing else tells."""
         self.per_request = Steady()
         """Tokens a second of one request."""
         self.first_token: dict[str, Steady] = {}
@@ -83,6 +147,7 @@ class Speed:
         self._ranks: dict[str, _Rank] = {}
         self._line_at = -1e18
         self._scrape: Metrics | None = None
+        self._spell: _Spell | None = None
 
     def see_batch(self, t: float, line: Line) -> None:
         """Take in a batch line that was written at `t`."""
@@ -105,6 +170,7 @@ class Speed:
     def see_metrics(self, o: Metrics) -> None:
         """Take in a scrape: between two of them tokens were made, and if no request ended meanwhile, nothing was idle."""
         before, self._scrape = self._scrape, o
+        self._see_between(o)
         if before is None or o.t - self._line_at < LINES_FRESH_S or not 0 < o.t - before.t <= 60.0:
             return
         a, b = before.values, o.values
@@ -123,6 +189,18 @@ class Speed:
             return
         self._step(o.t, running, made / (o.t - before.t) / running, b.get("spec_accept_length") or 1.0)
 
+    def _see_between(self, o: Metrics) -> None:
+        spell = self._spell
+        if spell is None or not 0 < o.t - spell.last.t <= SPELL_S:
+            self._spell = _Spell(o)
+            return
+        spell.see(o)
+        if spell.lasting < SPELL_S:
+            return
+        figure, self._spell = spell.figure(), _Spell(o)
+        if figure is not None:
+            _of_size(self.between, figure[0]).add(o.t, figure[1])
+
     def see_probe(self, o: Probe, *, alone: bool) -> None:
         """Take in a canary that was answered; `alone`: nothing else was running or waiting."""
         answer = o.answer
@@ -136,13 +214,14 @@ class Speed:
             self.first_token.setdefault(o.probe, Steady()).add(o.t, o.ttft_s)
 
     def _step(self, t: float, running: float, per_request: float, accept: float) -> None:
-        size = 1 << (int(running).bit_length() - 1) if running >= 1 else 1
-        steps = self.steps.get(size)
-        if steps is None:
-            steps = self.steps[size] = Steady()
-        steps.add(t, accept / per_request)
+        _of_size(self.steps, running).add(t, accept / per_request)
         self.per_request.add(t, per_request)
 
     def usual(self) -> dict[int, float]:
         """Usual seconds of a step in this life, by batch size, where enough was seen."""
         return {size: usual for size, steps in self.steps.items() if (usual := steps.usual()) is not None}
+
+
+def _of_size(steps: dict[int, Steady], running: float) -> Steady:
+    """The figures of a batch of such a size."""
+    return steps.setdefault(1 << (int(running).bit_length() - 1) if running >= 1 else 1, Steady())
