@@ -143,3 +143,34 @@ def test_an_odd_answer_hides_no_canary_that_fails() -> None:
         f.see(Probe(t=500.0 + 60.0 * n, inv=INV, probe="chat", outcome="status", status=500, total_s=0.1, body="a\nbody"))
     v = judged(f, 750.0)
     assert (v.reason, wants(v)) == ("CanaryErrors", [Want.RESTART]) and "(HTTP 500: a body)" in v.message
+
+
+@pytest.mark.parametrize(
+    ("kinds", "reason", "wanted", "severity"),
+    [
+        ("ggo" * 6, "GarbageAtTimes", [Want.ALERT], Severity.WARNING),
+        ("ggo" * 5 + "gg", "Sane", [], None),
+        ("ggp" * 3, "GarbageAtTimes", [Want.ALERT], Severity.CRITICAL),
+        ("gp" * 7, "GarbageAtTimes", [Want.ALERT, Want.PLAN_RESTART], Severity.CRITICAL),
+        ("gpgo" * 3, "GarbageAtTimes", [Want.ALERT], Severity.CRITICAL),
+        ("gw" * 10, "OddAnswer", [], None),
+    ],
+)
+def test_odd_answers_between_good_ones_are_told_as_of_one_replica(
+    kinds: str, reason: str, wanted: list[Want], severity: Severity | None
+) -> None:
+    f = serving()
+    v = judged(f, asked(f, kinds, every=150.0))
+    assert (v.reason, wants(v)) == (reason, wanted), v.message
+    assert [call.severity for call in v.calls][:1] == [severity][: len(wanted)]
+    if "o" in kinds and wanted:
+        assert "were answered oddly" in v.message
+
+
+def test_an_answer_that_the_server_aborted_says_nothing_of_its_words() -> None:
+    f = serving()
+    for n in range(20):
+        finish = "abort" if n % 2 else "stop"
+        answer = Answer(text="Paris.", finish_reason=finish)
+        f.see(Probe(t=60.0 + 100.0 * n, inv=INV, probe="chat", outcome="ok", status=200, answer=answer))
+    assert judged(f, 2000.0).calls == ()

@@ -115,22 +115,30 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict | None:
 def _mixed(f: Facts, policy: Judging, now: float) -> Verdict | None:
     """Garbage between good answers, as from one replica of several, or from some slots of a batch."""
     graded = f.answers.graded
-    bad = [(t, reason) for t, quality, reason in graded if quality is not Quality.GOOD]
-    if len(bad) < policy.garbage_count or len(bad) < MIXED_SHARE * len(graded) or not f.answers.good_ever:
+    bad = [x for x in graded if x[1] is not Quality.GOOD]
+    plain = [x for x in bad if x[1] is not Quality.SUSPICIOUS]
+    if len(bad) + len(plain) < 2 * policy.garbage_count or len(bad) < MIXED_SHARE * len(graded) or not f.answers.good_ever:
+        return None
+    runs = sum(b[1] is not Quality.GOOD and (i == 0 or graded[i - 1][1] is Quality.GOOD) for i, b in enumerate(graded))
+    if runs < 2:
+        return None  # an episode: it lasts, and is told as such, or it is over
+    sure = len(plain) >= policy.garbage_count
+    if not sure and now - bad[0][0] < LASTING_S:
         return None
     kind = "AnswersSane"
-    since, (last, reason) = bad[0][0], bad[-1]
-    message = f"{len(bad)} of the last {len(graded)} canaries were answered with garbage {_when(since, last, now)}: {reason}."
+    since, last, reason = bad[0][0], bad[-1][0], (plain or bad)[-1][2]
+    how = "with garbage" if len(plain) == len(bad) else "oddly"
+    message = f"{len(bad)} of the last {len(graded)} canaries were answered {how} {_when(since, last, now)}: {reason}."
     alert = Call(
         want=Want.ALERT,
         reason="GarbageAtTimes",
         message=message,
-        severity=Severity.CRITICAL,
+        severity=Severity.CRITICAL if sure else Severity.WARNING,
         advice="Keep the transcripts: users get the same share of garbage. See whether it is one replica or one kind of request.",
         evidence=(f"{len(bad)} of {len(graded)}", reason),
     )
     calls: tuple[Call, ...] = (alert,)
-    if len(bad) >= 2 * policy.garbage_count and now - since >= LASTING_S:
+    if len(plain) >= 2 * policy.garbage_count and now - plain[0][0] >= LASTING_S:
         calls = (alert, structs.replace(alert, want=Want.PLAN_RESTART))
     return Verdict(type=kind, status=Status.FALSE, reason="GarbageAtTimes", message=message, calls=calls)
 

@@ -68,7 +68,7 @@ class Answers:
         """The answers of each canary since its own last good one."""
         self.last_good_at: float | None = None
         self.graded: deque[tuple[float, Quality, str]] = deque(maxlen=20)
-        """(t, quality, reason) of the last answers that were plainly good or plainly bad."""
+        """(t, quality, reason) of the last answers whose words were good, odd or plainly bad by themselves."""
         self.errors: deque[Probe] = deque(maxlen=50)
         """The present run of canaries that got an HTTP error or a malformed body at once."""
         self.last_answer: Probe | None = None
@@ -83,7 +83,7 @@ class Answers:
             if o.answer.finish_reason == "stop" and (o.answer.text or o.answer.reasoning):
                 self.content.append((o.t, bool((o.answer.text or "").strip()) or o.answer.tool_calls > 0))
             graded = text.grade(o.answer, o.expects)
-            if graded.quality is not Quality.SUSPICIOUS:
+            if not graded.lacks_word and o.answer.finish_reason != "abort":
                 self.graded.append((o.t, graded.quality, graded.reason))
             if graded.quality is Quality.GOOD:
                 self.run = None
