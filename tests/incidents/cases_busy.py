@@ -48,6 +48,18 @@ def very_long_chunks(s: Sim) -> None:
 
 
 @case(
+    "ikllama-health-blocked-prefill-60min",
+    until=3000,
+    variants=("plain", "0.5.9", "no-metrics", "one-gpu-no-metrics"),
+    chunk_s=150.0,
+    rate=0.0,
+)
+def first_long_prompt_of_a_slow_server(s: Sim) -> None:
+    """Fifty tokens a second, and nothing was seen of that before. From 0.5.20 on only the GPUs tell of the first chunk."""
+    s.at(600, lambda: s.user(82_000, 60))
+
+
+@case(
     "sgl-health-503-long-prefill",
     until=2400,
     variants=("plain", "no-metrics", "0.5.9", "bare", "no-gpu-source", "one-gpu-no-metrics", "quick-probes"),

@@ -9,6 +9,13 @@ def test_a_thousand_tokens_a_second_are_assumed_until_a_prefill_was_seen() -> No
     assert PrefillPace().s(8000) == 8.0
 
 
+def test_the_first_large_prefill_under_way_may_be_one_of_a_slow_engine() -> None:
+    pace = PrefillPace()
+    assert (pace.first_s(2000), pace.first_s(50_000)) == (20.0, 100.0)
+    pace.see(0.2, 400, None, waiting=False)
+    assert pace.first_s(2000) == pace.s(2000) == 2.0
+
+
 def test_short_prompts_before_decode_lines_make_no_chunk_slow() -> None:
     """350 tokens in 40 ms, and then up to two seconds of decoding until the next line."""
     pace = PrefillPace()

@@ -84,6 +84,6 @@ def test_a_prefill_is_in_hand_also_when_a_scrape_shows_its_step() -> None:
     gauges(work, 0.0, 0, 100)
     see(work, 5.0, PREFILL.replace("40", "40000").format(running=0))
     gauges(work, 10.0, 0, 40100)
-    assert work.batch_in_hand_s() == 40.0
+    assert (work.batch_in_hand_s(), work.batch_in_hand_s(at_rest=True)) == (100.0, 40.0), "nothing is known of its pace yet"
     see(work, 12.0, DECODE.format(speed=40.0))
     assert work.batch_in_hand_s() == 0.0

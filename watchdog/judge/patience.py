@@ -22,7 +22,7 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     gap = work.longest_gap()
     if 3 * gap > limit:
         limit, why = 3 * gap, f"three times its longest pause of late ({span(gap)})"
-    batch = work.batch_in_hand_s()
+    batch = work.batch_in_hand_s(at_rest=f.devices.at_rest(now))
     if 3 * batch > limit:
         limit, why = 3 * batch, f"three times what the prefill in hand should take ({span(batch)})"
     chunk = longest_prefill(f)

@@ -19,6 +19,9 @@ QUICK = 0.25
 """The pace that this part of all other tokens kept: what was slower is steps of decoding."""
 ASSUMED = 1 / 1000.0
 """Seconds a token takes at least, until a prompt was seen to go on in chunks."""
+UNSEEN, UNSEEN_S = 1 / 100.0, 100.0
+"""The same for the first large prefill of a life, which is under way: of an engine that slow, nothing could be known before.
+No more is assumed than so many seconds."""
 LEAST = 1 / 5000.0
 
 Sample = tuple[float, float]
@@ -50,6 +53,10 @@ class PrefillPace:
         else:
             larger = max(tokens, following or 0.0)
             self._bounds.append((seconds / larger, larger))
+
+    def first_s(self, tokens: float) -> float:
+        """Seconds that a prefill of so many tokens may take that is under way: those of `s`, more if none was seen before."""
+        return self.s(tokens) if self._chunks or self._bounds else min(tokens * UNSEEN, UNSEEN_S)
 
     def s(self, tokens: float) -> float:
         """Seconds that a prefill of so many tokens should take."""

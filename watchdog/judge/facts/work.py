@@ -311,13 +311,19 @@ class Work:
         """The same at the least, where it was seen by scrapes only."""
         return self._sure_gaps.longest(self.stepped_at or -1e18)
 
-    def batch_in_hand_s(self) -> float:
-        """How long the prefill that was begun last should take at the pace seen so far, in seconds; 0 if none is in hand."""
+    def batch_in_hand_s(self, *, at_rest: bool = False) -> float:
+        """How long the prefill that was begun last should take at the pace seen so far, in seconds; 0 if none is in hand.
+
+        Args:
+            at_rest: whether the GPUs are seen to do nothing: then it need not be one of an engine that is slow.
+        """
         p = self.prefill
         if p is None or self.stepped_at is None or p.t < self._last_line_at() or self.stepped_at - p.t > SAME_S:
             return 0.0
         tokens = p.fields.get("new_token", 0.0)
-        return self.prefill_s(tokens) if tokens >= 1024 else 0.0
+        if tokens < 1024:
+            return 0.0
+        return self.prefill_s(tokens) if at_rest else self._prefill_pace.first_s(tokens)
 
     def prefill_s(self, tokens: float) -> float:
         """How long a prefill of so many tokens takes at the pace seen in this life, in seconds.
