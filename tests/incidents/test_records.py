@@ -47,7 +47,7 @@ class Judged:
 
 
 def test_a_scheduler_that_is_stopped_is_restarted_and_the_stop_is_named() -> None:
-    """SIGSTOP at 15 s; found 69 s later."""
+    """SIGSTOP at 15 s; found 69 s later, with the limit of that day (60 s)."""
     j = Judged("scheduler-stopped")
 
     assert j.intents("restart", "withhold") == [("restart", "SchedulerHung", 85)]

@@ -29,7 +29,8 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     longest = 3 * work.prefill_s(chunk)
     if longest > limit and not f.devices.at_rest(now):
         limit, why = longest, f"its flags allow prefills of {chunk:.0f} tokens in one step"
-    if f.life.ready_at is not None and now - f.life.ready_at < FIRST_USES_S and limit < FIRST_USE_S:
+    young = f.life.ready_at is not None and now - f.life.ready_at < FIRST_USES_S
+    if young and limit < FIRST_USE_S and not f.ranks.halted(now):
         limit, why = FIRST_USE_S, "kernels may be loaded at their first use"
     if f.senses.deaf(now) and not work.counters_seen and limit < 240:
         limit, why = 240.0, "log lines were lost and there are no metrics"

@@ -47,9 +47,9 @@ class PrefillPace:
         """
         if tokens < TOKENS_LEAST or not 0 < seconds < LONGEST_S:
             return
-        if following is not None and waiting and tokens >= CHUNK_LEAST:
-            larger = max(tokens, following)
-            self._chunks.append((seconds / larger, larger))
+        if following is not None and waiting and min(tokens, following) >= CHUNK_LEAST:
+            smaller = min(tokens, following)
+            self._chunks.append((seconds / smaller, smaller))
         else:
             larger = max(tokens, following or 0.0)
             self._bounds.append((seconds / larger, larger))
