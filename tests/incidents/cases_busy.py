@@ -304,33 +304,6 @@ def compiles_after_readiness(s: Sim) -> None:
     s.at(T + 240, end)
 
 
-def loads_a_module(s: Sim, after: float, seconds: float) -> None:
-    """A request, so long after readiness, is the first to use a kernel: everything waits until it is loaded."""
-
-    def first() -> None:
-        s.user(900, 100)
-        s.after(0.01, lambda: setattr(s.engine, "stuck", True))
-        s.after(seconds, on)
-
-    def on() -> None:
-        s.engine.stuck = s.engine._busy = False
-        s.engine._current = None
-        s.engine.wake()
-
-    s.at(20, s.boot)
-    s.after_start = lambda: s.after(after, first)
-
-
-@case("sgl-cumoduleload-first-verify", until=1400, variants=("plain", "no-metrics", "one-gpu"), mid_life=False, rate=0.0)
-def first_request_loads_a_module(s: Sim) -> None:
-    loads_a_module(s, 2, 110)
-
-
-@case("sgl-cumoduleload-first-verify", until=1400, variants=("plain", "no-metrics", "one-gpu"), mid_life=False, rate=0.2)
-def a_later_request_loads_a_module(s: Sim) -> None:
-    loads_a_module(s, 60, 150)
-
-
 @case("journald-rate-limit-drops", until=2000, variants=("plain", "no-metrics", "one-gpu-no-metrics", "bare"))
 def journal_drops_lines(s: Sim) -> None:
     from watchdog import observation as o

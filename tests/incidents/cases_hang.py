@@ -223,24 +223,6 @@ def hang_soon_after_a_start(s: Sim) -> None:
     s.after_start = lambda: s.after(70, lambda: setattr(s.engine, "stuck", True))
 
 
-@case(
-    "sgl-cumoduleload-first-verify",
-    until=1700,
-    variants=("plain", "no-metrics", "one-gpu"),
-    mid_life=False,
-    restart=must(300, 1200),
-    rate=0.0,
-)
-def first_request_hangs(s: Sim) -> None:
-    s.at(20, s.boot)
-
-    def first() -> None:
-        s.user(900, 100)
-        s.after(0.01, lambda: setattr(s.engine, "stuck", True))
-
-    s.after_start = lambda: s.after(2, first)
-
-
 @case("llamacpp-router-child-500", until=1800, variants=("plain", "no-metrics", "0.5.9"), restart=must(T + 60, T + 900), rate=0.0)
 def every_chat_gets_500(s: Sim) -> None:
     s.at(
@@ -387,21 +369,6 @@ def hang_at_middling_power(s: Sim) -> None:
 def hang_at_more_than_half_the_power_of_work(s: Sim) -> None:
     """Short prompts tell little of the pace of a full chunk: mostly, steps of decoding lie between two lines."""
     freeze(s, power=(1.0, 243.0))
-
-
-@case(
-    "sgl-cumoduleload-first-verify",
-    until=1400,
-    variants=("plain", "no-metrics", "one-gpu"),
-    mid_life=False,
-    restart=must(440, 900),
-    watchdog_s=20000.0,
-    rate=0.2,
-)
-def a_later_request_hangs(s: Sim) -> None:
-    """Some have been answered since the start; this one is the first of its shape."""
-    s.at(20, s.boot)
-    s.after_start = lambda: s.after(40, lambda: setattr(s.engine, "stuck", True))
 
 
 assert NOT and MAY
