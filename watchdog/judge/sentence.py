@@ -2,7 +2,6 @@
 
 import re
 
-from watchdog.judge import text
 from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine
 from watchdog.judge.facts import Facts
@@ -52,7 +51,7 @@ def _whole(engine: Engine, now: float) -> str:
             return f"generation is paused {lasting(now - f.pause.since)}: {f.pause.said}"
         if doubt:
             return f"in doubt: {_short(doubt[0].message)}"
-        return _odd_answer(f, now) or _well(f, engine, now)
+        return _well(f, engine, now)
     active = engine.conditions.get("UnitActive")
     return _short(active.message) if active is not None else "systemd has not told of the unit yet"
 
@@ -76,15 +75,6 @@ def _outweighs(doubt: Condition, bad: Condition) -> bool:
     # One failed probe is little beside what is known to be wrong with the service, but not beside what memory shows.
     weak = doubt.reason == "ProbeFailed" and WORST.index(bad.type) < WORST.index("MemoryHolds")
     return not weak and WORST.index(doubt.type) < WORST.index(bad.type)
-
-
-def _odd_answer(f: Facts, now: float) -> str | None:
-    """What is odd about the last canary's answer, where nothing else speaks against the server; None if nothing is."""
-    last, good = f.answers.last_answer, f.answers.last_good_at
-    if last is None or last.answer is None or (good is not None and good >= last.t):
-        return None
-    graded = text.grade(last.answer, last.expects)
-    return None if graded.quality is text.Quality.GOOD else f"in doubt: the canary's answer {ago(now - last.t)}: {graded.reason}"
 
 
 def _well(f: Facts, engine: Engine, now: float) -> str:
