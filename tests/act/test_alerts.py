@@ -35,7 +35,7 @@ async def test_an_alert_arrives_with_its_end(tmp_path: Path) -> None:
             a.tell("kimi", wall(), intent("DeviceLost", Action.WITHHOLD))
             await until(lambda: talker.requests)
             a.tell("kimi", wall(), intent("DeviceLost", Action.CLEAR, Severity.INFO))
-            await until(lambda: len(talker.requests) == 2)
+            await until(lambda: a.counts().sent == {"webhook": 2})
         first, second = bodies(talker)
         assert talker.requests[0].startswith(b"POST /hook/SECRET HTTP/1.1\r\n")
         assert f"Idempotency-Key: {first['id']}".encode() in talker.requests[0]

@@ -52,7 +52,7 @@ def test_a_stricter_budget_of_a_state_file_withholds(record: Path, tmp_path: Pat
     assert ">> WITHHOLD BudgetSpent" in text
 
 
-@pytest.mark.parametrize("at", ["+195", "2026-01-14T02:03:15Z", "2026-01-14 02:03:15"])
+@pytest.mark.parametrize("at", ["+240", "2026-01-14T02:04:00Z", "2026-01-14 02:04:00"])
 def test_explain_of_a_moment(record: Path, at: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "--record", str(record), "--at", at]) == 0
     text = capsys.readouterr().out
@@ -87,5 +87,5 @@ def test_the_daemons_own_record_of_a_moment_is_found(record: Path, tmp_path: Pat
     (flight / "20260114T020000.000000.jsonl").write_bytes(record.read_bytes())
     config = tmp_path / "c.toml"
     config.write_text(f'[daemon]\nstate_dir = "{tmp_path}/state"\n')
-    assert main(["explain", "--at", "2026-01-14T02:03:15Z", "--config", str(config)]) == 0
+    assert main(["explain", "--at", "2026-01-14T02:04:00Z", "--config", str(config)]) == 0
     assert "SchedulerProgressing does not hold" in capsys.readouterr().out

@@ -8,7 +8,9 @@ LONGEST_S = 1800.0
 FIRST_USES_S = 600.0
 """So long after readiness, requests bring shapes that no request before them had: each may be the first to use a kernel."""
 FIRST_USE_S = 180.0
-"""A kernel may be loaded for so long at its first use; a restart would only have it loaded once more."""
+"""The kernels of the first request may be loaded for so long; a restart would only have them loaded once more."""
+FIRST_USE = 1.4
+"""So many times as long as usual for those of any later request: whoever sets `hang_s` decides on this with it."""
 AT_WORK = 3.0
 """GPUs that draw the power of real work: so many times as long, as one step may hold a prompt of any length."""
 AT_WORK_IN_CHUNKS = 1.5
@@ -29,9 +31,11 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     longest = 3 * work.prefill_s(chunk)
     if longest > limit and not f.devices.at_rest(now):
         limit, why = longest, f"its flags allow prefills of {chunk:.0f} tokens in one step"
-    young = f.life.ready_at is not None and now - f.life.ready_at < FIRST_USES_S
-    if young and limit < FIRST_USE_S and not f.ranks.halted(now):
-        limit, why = FIRST_USE_S, "kernels may be loaded at their first use"
+    if f.life.ready_at is not None and now - f.life.ready_at < FIRST_USES_S and not f.ranks.halted(now):
+        first = work.decode is None and work.ended_at is None and not f.answers.good
+        use = FIRST_USE_S if first else FIRST_USE * policy.hang_s
+        if limit < use:
+            limit, why = use, "kernels may be loaded at their first use"
     if f.senses.deaf(now) and not work.counters_seen and limit < 240:
         limit, why = 240.0, "log lines were lost and there are no metrics"
     if f.ranks.compiling(now) and limit < policy.start_silence_s:
