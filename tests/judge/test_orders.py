@@ -129,7 +129,7 @@ KILLED = [
 @pytest.mark.parametrize("end", KILLED)
 @pytest.mark.parametrize("kind", ["stop", "restart"])
 def test_a_stop_that_only_sigkill_ended_is_told_once(kind: str, end: list[Observation]) -> None:
-    said = intents(job(100.0, "new", kind), STOPPING, *end, unit(165.0, "failed", "failed", result="timeout"))
+    said = intents(job(100.0, "new", kind), STOPPING, *end, unit(170.0, "failed", "failed", result="timeout"))
 
     assert [(i.action, i.reason) for i in said] == [(Action.ALERT, "StopKilled")]
     assert "after 1 min (TimeoutStopSec= is 1 min)" in said[0].message
@@ -144,6 +144,11 @@ def test_other_lines_about_a_stop_tell_of_none(text: str) -> None:
 
 def test_a_start_ignores_sigterm_and_is_killed_as_ever() -> None:
     assert told(job(100.0, "new", "stop"), STOPPING, *KILLED[5], ready=False) == []
+
+
+def test_a_stop_that_sigkill_does_not_end_is_not_told_as_one_that_it_ended() -> None:
+    left = unit(160.0, "deactivating", "stop-sigkill", pid=7, result="timeout")
+    assert told(job(100.0, "new", "stop"), STOPPING, left, line(160.0, "State 'stop-sigterm' timed out. Killing.")) == []
 
 
 def test_our_own_restart_tells_it_itself() -> None:

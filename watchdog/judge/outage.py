@@ -162,12 +162,13 @@ def _refused(life: Life, refusal: Refusal, now: float) -> Verdict:
 
 def _stop_killed(life: Life, now: float) -> tuple[Call, ...]:
     """A stop that did not end by itself: each of its kind keeps users waiting for as long."""
-    killed = life.orders.killed
-    if killed is None or now - killed.t >= STOP_TOLD_S:
+    stop = life.orders.stop
+    if stop is None or stop.quiet or stop.killed_s is None or stop.over_at is None or now - stop.over_at >= STOP_TOLD_S:
         return ()
-    limit = f" (TimeoutStopSec= is {span(killed.limit_s)})" if killed.limit_s is not None else ""
-    message = f"A stop that was asked for had not ended after {span(killed.took_s)}{limit}: systemd sent SIGKILL."
-    return (Call(want=Want.ALERT, reason="StopKilled", message=message, advice=STOP_ADVICE, at=killed.t),)
+    limit_s = stop.first.timeout_stop_s
+    limit = f" (TimeoutStopSec= is {span(limit_s)})" if limit_s is not None else ""
+    message = f"A stop that was asked for had not ended after {span(stop.killed_s)}{limit}: systemd sent SIGKILL."
+    return (Call(want=Want.ALERT, reason="StopKilled", message=message, advice=STOP_ADVICE, at=stop.over_at),)
 
 
 def _signalled(d: Death, now: float) -> Verdict:

@@ -28,18 +28,21 @@ class Refusal(NamedTuple):
     result: str
 
 
-class Killed(NamedTuple):
-    """A stop that somebody ordered, and that only SIGKILL ended.
+class Stop:
+    """The stop of one life.
 
     Attributes:
-        t: when that was seen.
-        took_s: from the beginning of the stop until SIGKILL.
-        limit_s: TimeoutStopSec= of the unit; None if unknown.
+        first: what systemd told of it first.
+        quiet: it is no news: ours, or that of a start, which ignores SIGTERM.
+        killed_s: how long after its beginning SIGKILL was sent; None if it was not.
+        over_at: when the life was seen to be over; None before. While SIGKILL does not end it, that is told, and not this.
     """
 
-    t: float
-    took_s: float
-    limit_s: float | None
+    def __init__(self, first: Unit, *, quiet: bool) -> None:
+        self.first = first
+        self.quiet = quiet
+        self.killed_s: float | None = None
+        self.over_at: float | None = None
 
 
 class Orders:
@@ -49,11 +52,8 @@ class Orders:
         self._ordered: tuple[str | None, str] | None = None
         """The start that is under way: in which life it was ordered, and its kind."""
         self._refused: tuple[str | None, Refusal] | None = None
-        self._stopping: tuple[str | None, Unit] | None = None
-        """The life that is stopped, or was stopped last, and what systemd told of it first."""
-        self._quiet = False
-        self.killed: Killed | None = None
-        """The last stop that needed SIGKILL."""
+        self.stop: Stop | None = None
+        """The present stop of a life, or the last one."""
 
     def begun(self, o: Job, inv: str | None) -> None:
         """Somebody's job on the unit has begun: a new order takes the place of the one before it."""
@@ -73,15 +73,18 @@ class Orders:
         return self._refused[1] if self._refused is not None and self._refused[0] == inv else None
 
     def see_unit(self, o: Unit, *, quiet: bool) -> None:
-        """Take in systemd's view; `quiet`: a stop that is begun now is ours, or that of a start, and no news."""
+        """Take in systemd's view; `quiet`: a stop that is begun now is no news."""
         if o.active_state in ("active", "activating"):
             self._refused = None
-        if o.active_state == "deactivating" and (self._stopping is None or self._stopping[0] != o.inv):
+        stop = self.stop
+        if stop is not None and stop.over_at is None and (o.inv != stop.first.inv or o.active_state != "deactivating"):
+            stop.over_at = o.t
+        if stop is not None and o.inv == stop.first.inv:
+            if o.result == "timeout" and (o.sub_state in KILLED or o.active_state in ("failed", "inactive")):
+                self._kill(o.t, o.inv)
+        elif o.active_state == "deactivating" and o.main_pid is not None and o.result == "success":
             # What systemd ends while it lives was to be stopped: whatever it ends for a fault has that fault as its result.
-            if o.main_pid is not None and o.result == "success":
-                self._stopping, self._quiet = (o.inv, o), quiet
-        elif o.result == "timeout" and (o.sub_state in KILLED or o.active_state in ("failed", "inactive")):
-            self._kill(o.t, o.inv)
+            self.stop = Stop(o, quiet=quiet)
 
     def see_systemd(self, o: Log) -> None:
         """Take in a line of PID 1 about the unit."""
@@ -89,8 +92,5 @@ class Orders:
             self._kill(o.written, o.inv)
 
     def _kill(self, t: float, inv: str | None) -> None:
-        if self._stopping is None or inv != self._stopping[0] or self._quiet:
-            return
-        began = self._stopping[1]
-        self._quiet = True  # each is told once
-        self.killed = Killed(t, max(0.0, t - began.t), began.timeout_stop_s)
+        if self.stop is not None and inv == self.stop.first.inv and self.stop.killed_s is None:
+            self.stop.killed_s = max(0.0, t - self.stop.first.t)
