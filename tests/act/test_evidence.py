@@ -162,9 +162,9 @@ async def test_tools_that_hang_or_fail_are_named_and_cost_no_more_than_the_limit
     tool(tools, "systemctl", "echo 'Failed to connect to bus'; exit 1")
     begun = time.monotonic()
 
-    bundle = await collect(scene(), tmp_path / "incidents", limit_s=1.0)
+    bundle = await collect(scene(), tmp_path / "incidents", limit_s=4.0)
 
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 12
     assert set(bundle.failed) == {"journal.txt", "gpu.txt", "unit.txt", "processes.txt", "stacks.txt"}
     assert bundle.failed["stacks.txt"] == "the stacks helper is not installed (`sglang-watchdog setup --stacks`)"
     assert "Failed to connect to bus" in bundle.failed["unit.txt"]
