@@ -4,12 +4,17 @@ from tests.incidents.case import case, must
 from tests.incidents.sim import Sim
 
 
+def stands_still(s: Sim) -> None:
+    """A request comes, and everything waits as soon as it is let in."""
+    s.user(900, 100)
+    s.after(0.01, lambda: setattr(s.engine, "stuck", True))
+
+
 def loads_a_module(s: Sim, after: float, seconds: float) -> None:
     """A request, so long after readiness, is the first to use a kernel: everything waits until it is loaded."""
 
     def first() -> None:
-        s.user(900, 100)
-        s.after(0.01, lambda: setattr(s.engine, "stuck", True))
+        stands_still(s)
         s.after(seconds, on)
 
     def on() -> None:
@@ -41,12 +46,7 @@ def a_later_request_loads_a_module(s: Sim) -> None:
 )
 def first_request_hangs(s: Sim) -> None:
     s.at(20, s.boot)
-
-    def first() -> None:
-        s.user(900, 100)
-        s.after(0.01, lambda: setattr(s.engine, "stuck", True))
-
-    s.after_start = lambda: s.after(2, first)
+    s.after_start = lambda: s.after(2, lambda: stands_still(s))
 
 
 @case(

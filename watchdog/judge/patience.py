@@ -24,12 +24,13 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     gap = work.longest_gap()
     if 3 * gap > limit:
         limit, why = 3 * gap, f"three times its longest pause of late ({span(gap)})"
-    batch = work.batch_in_hand_s(at_rest=f.devices.at_rest(now))
+    at_rest = f.devices.at_rest(now)
+    batch = work.batch_in_hand_s(at_rest=at_rest)
     if 3 * batch > limit:
         limit, why = 3 * batch, f"three times what the prefill in hand should take ({span(batch)})"
     chunk = longest_prefill(f)
     longest = 3 * work.prefill_s(chunk)
-    if longest > limit and not f.devices.at_rest(now):
+    if longest > limit and not at_rest:
         limit, why = longest, f"its flags allow prefills of {chunk:.0f} tokens in one step"
     if f.life.ready_at is not None and now - f.life.ready_at < FIRST_USES_S and not f.ranks.halted(now):
         first = work.decode is None and work.ended_at is None and not f.answers.good

@@ -99,7 +99,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
     if not work.in_hand(now):
         # What does not even connect to an idle server may be kept from it on the way.
         failed = [a for a in failed if a.probe.outcome != "connect_timeout"]
-    failures = [a for a in failed if a.ended - max(a.began, moved) >= min(WAITED_S, a.probe.limit_s or WAITED_S)]
+    failures = [a for a in failed if _kept_waiting(a, moved)]
     quick = [a for a in failed if a not in failures]
     if not failures and not quick:
         if silence < limit or not (work.in_hand(now) or unprobed.others(f, moved)):
@@ -322,15 +322,12 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
             reason="TooSlowToTell",
             message="At this pace the canary cannot end within its limit.",
         )
-    blind_front = (f.metrics_fail(now) and work.ends_seen) or _crowded(f, begun)
+    blind_front = (f.metrics_fail(now) and work.ends_seen) or _front_is_slow(f, begun)
     slower = 1.0 if work.ends_seen else 1.5
     # What fails at once was turned away at the door, and what stood in the queue was not let in: neither tells what becomes of
     # requests that are.
     waited = sum(
-        a.connected
-        and a.ended - a.began >= min(WAITED_S, a.probe.limit_s or WAITED_S)
-        and not work.queue.kept_out(a.began, a.ended - WAITED_S)
-        for a in chats
+        a.connected and _kept_waiting(a, a.began) and not work.queue.kept_out(a.began, a.ended - WAITED_S) for a in chats
     )
     enough = waited >= (3 if work.ends_seen else 5)
     if len(f.probes.failures_since(begun, ("health",))) >= 3 and (work.worked_at is None or work.worked_at < begun):
@@ -361,7 +358,12 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     return Verdict(type=kind, status=Status.UNKNOWN, reason="CanariesFail", message=message, calls=calls)
 
 
-def _crowded(f: Facts, since: float) -> bool:
+def _kept_waiting(a: p.Attempt, since: float) -> bool:
+    """Whether a probe that failed was kept waiting for long enough after `since`."""
+    return a.ended - max(a.began, since) >= min(WAITED_S, a.probe.limit_s or WAITED_S)
+
+
+def _front_is_slow(f: Facts, since: float) -> bool:
     """Whether the front end alone is slow: it lets requests in, and keeps those waiting that the engine has no part in."""
     late = [a for a in f.probes.attempts if a.ended > since and a.probe.probe in FRONT and a.probe.outcome == "timeout"]
     return len(late) >= 2 and f.work.admitted_at is not None and f.work.admitted_at > since

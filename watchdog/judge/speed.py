@@ -1,6 +1,6 @@
 """Is it slow? Decode steps against what is usual at the same batch size, and the time to a first token. Told, never restarted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from watchdog.judge.facts import Facts
@@ -47,9 +47,10 @@ def decode(f: Facts, now: float) -> Verdict:
     if crawl is not None and crawl < CRAWL:
         message = f"It crawls: one request gets {crawl:.2f} tokens a second, for {span(WINDOW_S)} now."
         return _slow(f, kind, message)
-    compared, by = list(_compared(f, now)), ""
+    compared, by = list(_compared(f.speed.steps, _learned(f), now)), ""
     if not compared:
-        compared, by = list(_between(f, now)), ", by the times between tokens"
+        # No lines tell, and no two scrapes see the same requests, as with short answers and few decode lines.
+        compared, by = list(_compared(f.speed.between, {}, now)), ", by the times between tokens"
     if not compared:
         message = (
             "Too few decode steps to compare."
@@ -69,21 +70,17 @@ def decode(f: Facts, now: float) -> Verdict:
     )
 
 
-def _compared(f: Facts, now: float) -> Iterator[tuple[int, int, float, float]]:
-    """(figures, batch size, seconds of a step now, seconds that are usual)."""
+def _learned(f: Facts) -> dict[int, float]:
+    """Usual seconds of a step by batch size, as the baseline has them."""
     known = f.usual()
-    learned = {int(size): step for size, step in known.steps.items() if size.isdecimal()} if known is not None else {}
-    for size, steps in f.speed.steps.items():
+    return {int(size): step for size, step in known.steps.items() if size.isdecimal()} if known is not None else {}
+
+
+def _compared(found: Mapping[int, Steady], learned: Mapping[int, float], now: float) -> Iterator[tuple[int, int, float, float]]:
+    """(figures, batch size, seconds of a step now, seconds that are usual)."""
+    for size, steps in found.items():
         step = steps.now(now, BEST)
         usual = learned.get(size) or steps.usual()
-        if step is not None and usual is not None:
-            yield len(steps.recent), size, step, usual
-
-
-def _between(f: Facts, now: float) -> Iterator[tuple[int, int, float, float]]:
-    """The same where no lines tell and no two scrapes see the same requests, as with short answers and few decode lines."""
-    for size, steps in f.speed.between.items():
-        step, usual = steps.now(now, BEST), steps.usual()
         if step is not None and usual is not None:
             yield len(steps.recent), size, step, usual
 

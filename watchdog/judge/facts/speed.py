@@ -224,4 +224,8 @@ class Speed:
 
 def _of_size(steps: dict[int, Steady], running: float) -> Steady:
     """The figures of a batch of such a size."""
-    return steps.setdefault(1 << (int(running).bit_length() - 1) if running >= 1 else 1, Steady())
+    size = 1 << (int(running).bit_length() - 1) if running >= 1 else 1
+    found = steps.get(size)
+    if found is None:  # setdefault() would make one for each line
+        found = steps[size] = Steady()
+    return found
