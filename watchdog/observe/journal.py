@@ -168,6 +168,7 @@ class JournalSource:
     def _take(self, emit: Callable[[Log], None]) -> int:
         """Read one batch; of lines that come in bulk the message only, after its first line."""
         reader, t, count, late = self._reader, self._clock.now(), 0, True
+        written, spares = reader.written, self._backlog.spares
         began = math.inf if self._began is None else self._began
         cut = self._long.open
         writers: dict[bytes, _Writer] = {}
@@ -176,10 +177,10 @@ class JournalSource:
             count += 1
             try:
                 message = get("MESSAGE").rstrip(b"\n")  # podman's journald driver (conmon 2.1) leaves it
-                at = reader.written() if late else t
+                at = written() if late else t
                 late = t - at > LATE_S
                 # What was written before we began is bounded already.
-                if late and at > began and self._backlog.spares(message, at, t - at):
+                if late and at > began and spares(message, at, t - at):
                     self.dropped += 1
                     continue
                 if life is not None and not cut and len(message) < PART_MIN_BYTES and is_bulk(message):

@@ -3,7 +3,7 @@
 import msgspec
 
 from watchdog.observation import Log
-from watchdog.sglang.bulk import Bulk, bulk_of
+from watchdog.sglang.bulk import Sort, sort_of
 
 HEAD_BYTES = 6144
 TAIL_BYTES = 2048
@@ -107,19 +107,19 @@ class Backlog:
     """
 
     def __init__(self) -> None:
-        self._told: dict[Bulk, int] = {}
+        self._told: dict[Sort, int] = {}
 
     def spares(self, message: bytes, written: float, behind_s: float) -> bool:
         """Whether a line that was written at `written` need not be told, `behind_s` seconds later."""
         if behind_s < ACCESS_SPARED_S:
             return False
-        bulk = bulk_of(message)
-        if bulk is None or (behind_s < BATCH_SPARED_S and not bulk.access):
+        sort = sort_of(message)
+        if sort is None or (behind_s < BATCH_SPARED_S and sort[1] is not None):
             return False
         second = int(written)
-        if self._told.get(bulk) == second:
+        if self._told.get(sort) == second:
             return True
         if len(self._told) >= MAX_SORTS:
             self._told.clear()
-        self._told[bulk] = second
+        self._told[sort] = second
         return False
