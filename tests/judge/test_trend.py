@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.judge.facts.trend import Series, Trend
+from watchdog.judge.facts.trend import RUSH_SPANS, Rush, Series, Trend
 
 LEAST, SPAN = 1.5, 900.0
 
@@ -96,3 +96,32 @@ def test_scale_makes_no_difference(scale: float, slope: float, noise: list[float
 @given(noise=st.lists(st.floats(-0.5, 0.5), min_size=180, max_size=180))
 def test_noise_around_a_level_is_no_leak(noise: list[float]) -> None:
     assert climb([100 + n for n in noise]) is None
+
+
+def samples(rush: Rush, values: list[float], step_s: float = 5.0) -> Rush:
+    for i, value in enumerate(values):
+        rush.add(i * step_s, value)
+    return rush
+
+
+@given(st.floats(1.0, 50.0), st.lists(st.floats(-2.0, 2.0), min_size=24, max_size=24))
+def test_what_shoots_up_is_told(slope: float, noise: list[float]) -> None:
+    """Two minutes of a level, then a minute of a climb that is far above the noise."""
+    level = [1000.0 + n for n in noise]
+    climb = [1000.0 + 20.0 * slope * i for i in range(1, 14)]
+    found = samples(Rush(), level + climb).climb(100.0)
+    assert found is not None and found.per_s == pytest.approx(4.0 * slope, rel=0.1)
+
+
+@given(st.lists(st.floats(0.0, 99.0), min_size=1, max_size=400))
+def test_what_never_rises_by_the_least_does_not_shoot_up(values: list[float]) -> None:
+    assert samples(Rush(), values).climb(100.0) is None
+
+
+@given(st.lists(st.sampled_from((0.0, 10.0, 200.0, 500.0)), max_size=300), st.floats(1.0, 10.0))
+def test_what_was_long_ago_is_forgotten(values: list[float], step_s: float) -> None:
+    """After more than the longest span, a rush says what one says that saw the last samples only, but for the new ground."""
+    rush, flat = samples(Rush(), values, step_s), [500.0] * math.ceil(RUSH_SPANS[-1] / step_s + 2)
+    for i, value in enumerate(flat):
+        rush.add((len(values) + i) * step_s, value)
+    assert rush.climb(1.0) is None

@@ -106,6 +106,8 @@ class Rush:
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque()
+        self._lows: deque[tuple[float, float]] = deque()
+        """Those samples below all that came after them: the first is the lowest of all."""
         self._highest: float | None = None
         """The most of what was seen before the samples that are kept."""
 
@@ -115,6 +117,11 @@ class Rush:
         while self._samples[0][0] < t - RUSH_SPANS[-1]:
             _, old = self._samples.popleft()
             self._highest = old if self._highest is None else max(old, self._highest)
+        while self._lows and self._lows[-1][1] >= value:
+            self._lows.pop()
+        self._lows.append((t, value))
+        while self._lows[0][0] < t - RUSH_SPANS[-1]:
+            self._lows.popleft()
 
     def climb(self, least: float) -> Trend | None:
         """The climb by at least `least` over one of the last spans, the longest that is straight; None if there is none.
@@ -122,7 +129,7 @@ class Rush:
         It counts only where it is far above the noise about its line, and most of it is new ground: a quantity that swings
         between levels that it had before does not shoot up.
         """
-        if not self._samples or self._samples[-1][1] - min(v for _, v in self._samples) < least:
+        if not self._samples or self._samples[-1][1] - self._lows[0][1] < least:
             return None
         for span in reversed(RUSH_SPANS):
             found = self._over(span, least)
