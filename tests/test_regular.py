@@ -53,7 +53,7 @@ def test_the_state_directory_takes_what_is_no_file_aside_and_goes_on(tmp_path: P
     assert why is not None
     assert "not a file" in why
     assert "kept as state.json." in why
-    state.save(saved)
+    state.write(state.encode(saved))
     assert state.load()[1] is None
 
     kept, why = baseline.BaselineFile(tmp_path / "baseline.json").load()

@@ -258,7 +258,7 @@ def left(home: Path, monkeypatch: pytest.MonkeyPatch, **order: Any) -> Made:
     first = Made(home, monkeypatch)
     first.watch.engine.ledger.order(0.0, INTENT.reason, LIFE, config.Restarting())
     first.watch.saved.under_way = UnderWay(t=0.0, reason=INTENT.reason, inv=LIFE, **order)
-    first.watch.file.save(first.watch.snapshot_state())
+    first.watch.file.write(first.watch.file.encode(first.watch.snapshot_state()))
     return Made(home, monkeypatch)
 
 

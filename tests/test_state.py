@@ -28,7 +28,8 @@ class Later(FakeClock):
 def written(path: Path, saved: Saved, now: float = 1000.0) -> None:
     clock = FakeClock()
     clock.advance(now)
-    StateFile(path, clock).save(saved)
+    file = StateFile(path, clock)
+    file.write(file.encode(saved))
 
 
 def test_nothing_there_is_a_fresh_state(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ from watchdog.state import Saved, StateFile
 clock = BootClock()
 file = StateFile(Path(sys.argv[1]), clock)
 for n in range(1, 100000):
-    file.save(Saved(ledger=Ledger(restarts=[Ordered(t=0.0, reason="X")] * (n % 40 + 1))))
+    file.write(file.encode(Saved(ledger=Ledger(restarts=[Ordered(t=0.0, reason="X")] * (n % 40 + 1)))))
     print(n, flush=True)
 """
 

@@ -42,7 +42,7 @@ class Daemon:
                 self.watch.take(x)
 
     def ends(self) -> None:
-        self.watch.file.save(self.watch.snapshot_state())
+        self.watch.file.write(self.watch.file.encode(self.watch.snapshot_state()))
 
     def told(self, action: Action) -> list[tuple[float, Intent]]:
         return [(t, i) for t, i in self.intents if i.action is action]

@@ -224,12 +224,12 @@ def test_a_pause_survives_the_daemon(tmp_path: Path) -> None:
     first = Made(tmp_path)
     first.take(Operator(t=0.0, action="pause", until=600.0, reason="work"))
     assert first.watch.dirty
-    first.watch.file.save(first.watch.snapshot_state())
+    first.watch.file.write(first.watch.file.encode(first.watch.snapshot_state()))
 
     second = Made(tmp_path)
     assert second.watch.stand_down() == "paused by a person: work"
     second.take(Operator(t=1.0, action="resume"))
-    second.watch.file.save(second.watch.snapshot_state())
+    second.watch.file.write(second.watch.file.encode(second.watch.snapshot_state()))
     assert Made(tmp_path).watch.stand_down() is None
 
 
@@ -241,7 +241,7 @@ def test_a_week_of_observing_is_counted_over_restarts_of_the_daemon(tmp_path: Pa
     day = 86400.0
     before = Made(tmp_path, mode="observe")
     before.clock.advance(5 * day)
-    before.watch.file.save(before.watch.snapshot_state())
+    before.watch.file.write(before.watch.file.encode(before.watch.snapshot_state()))
     after = Made(tmp_path, mode="observe")
     after.clock.advance(1.5 * day)
     assert after.watch.observed_s() == 6.5 * day

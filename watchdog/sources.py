@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import traceback
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 
 from watchdog.clock import Clock
@@ -109,13 +108,11 @@ def _said(e: BaseException) -> str:
     return f"{what} (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else what
 
 
-async def running(runs: list[Run], started: Callable[[], None] | None = None) -> None:
+async def running(runs: list[Run]) -> None:
     """Run all until cancelled."""
     async with asyncio.TaskGroup() as group:
         for r in runs:
             group.create_task(r.run(), name=f"source {r.source.name}")
-        if started is not None:
-            started()
 
 
 async def ended(task: "asyncio.Task[None]", limit_s: float = 5.0) -> None:

@@ -170,10 +170,6 @@ class StateFile:
         saved.boottime, saved.wall, saved.now = time.clock_gettime(time.CLOCK_BOOTTIME), time.time(), self._clock.now()
         return msgspec.json.encode(saved)
 
-    def save(self, saved: Saved) -> None:
-        """`encode` and `write`."""
-        self.write(self.encode(saved))
-
     def write(self, data: bytes) -> None:
         """Write so that it survives a power loss; blocks for as long as the disk does.
 

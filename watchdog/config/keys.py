@@ -25,7 +25,6 @@ _SECRET_FILE = _text(r"^(/[^\x00]+|[^/\x00]*)$", "the full path of a file, or th
 
 Seconds = Annotated[float, Meta(ge=0.1, le=7 * 86400)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-Ratio = Annotated[float, Meta(ge=0.0, le=1.0)]
 MiB = Annotated[int, Meta(ge=1, le=1_000_000)]
 Mode = Literal["observe", "alert", "act"]
 

@@ -42,7 +42,6 @@ FAULTS = {
     "metrics-off": "/metrics is 404",
     "metrics-garbage": "/metrics answers nonsense",
 }
-ONCE = {"kill-scheduler", "kill-detokenizer", "exit-0", "exception", "oom", "cuda-error", "shrink-pool", "evict"}
 
 Settings = dict[str, Any]
 
