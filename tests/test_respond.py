@@ -89,7 +89,11 @@ class Made:
     async def _restart(self, *_: Any, begun: Callable[[str], None], **__: Any) -> Outcome:
         self.restarts.append(self.on_disk())
         begun("/job/7")
-        await asyncio.sleep(0.05)  # time for the job to be written down
+        for _ in range(400):  # time for the job to be written down
+            order = self.on_disk().under_way
+            if order is None or order.job is not None:
+                break
+            await asyncio.sleep(0.005)
         self.restarts.append(self.on_disk())
         if isinstance(self.outcome, Exception):
             raise self.outcome
