@@ -1,11 +1,17 @@
 """The exporter's figures come from what really happened to a watched server."""
 
+import ast
+from pathlib import Path
+
+import msgspec
+
 from tests.test_view import watch as watch  # noqa: PLC0414  # the fixture
+from watchdog import figures as given
 from watchdog.figures import figures
 from watchdog.judge.verdict import Action, Intent, Severity
 from watchdog.observation import Probe, Unit
 from watchdog.watch import Watch
-from watchdog.web.metrics import render
+from watchdog.web.metrics import Figures, ServerFigures, render
 
 INV = "a" * 32
 
@@ -43,3 +49,10 @@ def test_probes_decisions_and_restarts_are_counted(watch: Watch) -> None:
     assert 'sglang_watchdog_alerts_total{server="kimi",reason="Saturated",severity="warning"} 1' in text
     assert 'sglang_watchdog_phase{server="kimi",phase="serving"} 1' in text
     assert 'sglang_watchdog_observations_total{server="kimi",kind="probe"} 3' in text
+
+
+def test_the_daemon_gives_every_figure_that_the_exporter_can_show() -> None:
+    tree = ast.parse(Path(given.__file__).read_text(encoding="utf-8"))
+    calls = {ast.unparse(n.func): {k.arg for k in n.keywords} for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    for kind in (Figures, ServerFigures):
+        assert {f.name for f in msgspec.structs.fields(kind)} - calls[kind.__name__] == set()

@@ -33,7 +33,6 @@ def full() -> Figures:
         start_eta_s=181.5,
         progress_age_s=0.25,
         canary_age_s=61.0,
-        incidents=4,
     )
     return Figures(
         version="0.1.0",
@@ -43,7 +42,6 @@ def full() -> Figures:
         sources={"journal": True, "gpu": False, "bus": None},
         tick_lag_s=0.0004,
         dropped=0,
-        record_bytes=268_435_456,
         alerts_sent={"webhook": 3},
         alerts_failed={"webhook": 1},
         alerts_dropped={"webhook": 0},

@@ -76,7 +76,6 @@ class ServerFigures(msgspec.Struct, kw_only=True):
     start_eta_s: float | None = None
     progress_age_s: float | None = None
     canary_age_s: float | None = None
-    incidents: int | None = None
 
 
 class Figures(msgspec.Struct, kw_only=True):
@@ -98,7 +97,6 @@ class Figures(msgspec.Struct, kw_only=True):
     sources: Mapping[str, bool | None] = {}
     tick_lag_s: float | None = None
     dropped: int | None = None
-    record_bytes: int | None = None
     alerts_sent: Mapping[str, int] = {}
     alerts_failed: Mapping[str, int] = {}
     alerts_dropped: Mapping[str, int] = {}
@@ -122,7 +120,6 @@ FAMILIES = (
     Family("source_up", "gauge", "1 if a source of observations works, 0 if it fails.", ("source",)),
     Family("tick_lag_seconds", "gauge", "How late the judges' last tick was."),
     Family("dropped_total", "counter", "Observations that the watchdog had to drop."),
-    Family("record_size_bytes", "gauge", "Size of the flight records on disk."),
     Family("alerts_sent_total", "counter", "Messages that a channel took.", ("channel",)),
     Family("alerts_failed_total", "counter", "Attempts to send a message that failed.", ("channel",)),
     Family("alerts_dropped_total", "counter", "Messages that were given up: too old, too many, or refused.", ("channel",)),
@@ -143,7 +140,6 @@ FAMILIES = (
     ),
     Family("withheld_total", "counter", "Restarts that were withheld because they would not have helped.", ("server", "reason")),
     Family("alerts_total", "counter", "Alerts that were raised.", ("server", "reason", "severity")),
-    Family("incidents", "gauge", "Incident bundles that are kept.", ("server",)),
     Family("probe_duration_seconds", "histogram", "Duration of probes that were answered.", ("server", "probe")),
     Family("probe_failures_total", "counter", "Probes that failed.", ("server", "probe", "outcome")),
     Family("observations_total", "counter", "Observations that the judges took in.", ("server", "kind")),
@@ -221,7 +217,6 @@ def _samples(f: Figures) -> Iterator[Sample]:
     yield from (("source_up", (source,), works) for source, works in f.sources.items())
     yield "tick_lag_seconds", (), f.tick_lag_s
     yield "dropped_total", (), f.dropped
-    yield "record_size_bytes", (), f.record_bytes
     for name, counts in (
         ("alerts_sent_total", f.alerts_sent),
         ("alerts_failed_total", f.alerts_failed),
@@ -245,7 +240,6 @@ def _server(s: ServerFigures) -> Iterator[Sample]:
     yield "restarts_done_total", (s.name,), sum(count for (_, result), count in s.restarts.items() if result == "done")
     yield from (("withheld_total", (s.name, reason), count) for reason, count in s.withheld.items())
     yield from (("alerts_total", (s.name, *key), count) for key, count in s.alerts.items())
-    yield "incidents", (s.name,), s.incidents
     yield from (("probe_failures_total", (s.name, *key), count) for key, count in s.probe_failures.items())
     yield from (("observations_total", (s.name, kind), count) for kind, count in s.observations.items())
     yield from (("budget_remaining", (s.name, window), count) for window, count in s.budget_remaining.items())
