@@ -2,8 +2,10 @@
 
 import gzip
 import os
+from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from watchdog import recorder
@@ -121,6 +123,17 @@ def test_since_gives_the_header_and_what_is_younger(tmp_path: Path) -> None:
 
     assert b'"record":"flight"' in header
     assert [decode(x).t for x in rest] == [7.0, 8.0, 9.0]
+
+
+def test_the_header_knows_a_wall_clock_that_was_set(tmp_path: Path) -> None:
+    clock = FakeClock()
+    r = Recorder(tmp_path, Header(), Recording(), clock)
+    r.take(line(1.0))
+    clock.origin += timedelta(days=365)  # a time server is heard some time after a boot
+    flush(r)
+    (file,) = tmp_path.glob("*.jsonl")
+    for head in (r.lines()[0], file.read_bytes().splitlines()[0]):
+        assert msgspec.json.decode(head, type=Header).started == "2027-01-14T02:00:00.000Z"
 
 
 def test_a_disk_that_takes_nothing_is_told_and_nothing_crashes(tmp_path: Path) -> None:

@@ -317,3 +317,20 @@ def test_the_header_has_no_default_and_follows_a_reload(tmp_path: Path) -> None:
     made.watch.reconfigure(server, config.Config(servers=[server]))
     made.take(Log(t=6.0, inv=LIFE, message="a line"))
     assert len(headers()) == 2, "a reload that changes nothing begins no new segment"
+
+
+def test_the_recorder_follows_a_reload(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+
+    def written() -> bool:
+        made.take(Log(t=made.clock.now(), inv=LIFE, message="a line"))
+        return (work := made.watch.recorder.pending()) is not None and work() is None
+
+    assert written()
+    server = msgspec.structs.replace(made.watch.server, base_url="http://127.0.0.1:31000")
+    made.watch.reconfigure(server, config.Config(servers=[server], record=config.Recording(enabled=False)))
+    assert not written(), "from now on nothing goes to the disk"
+    made.clock.advance(5.0)
+    made.watch.reconfigure(server, config.Config(servers=[server]))
+    assert written()
+    assert Record(max(tmp_path.glob("flight/*.jsonl"))).header.base_url == server.base_url

@@ -17,6 +17,11 @@ SET = timedelta(hours=1)
 """Set by less, a wall clock is as sure as before: no age that deletes anything is counted in hours."""
 
 
+def rfc3339(at: datetime, timespec: str = "milliseconds") -> str:
+    """A moment in UTC for programs (RFC 3339): "2026-01-14T02:00:13.250Z"; `timespec` as in datetime.isoformat."""
+    return at.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
 class Clock(Protocol):
     """Tells the time; implemented by `BootClock` and, in tests, by `FakeClock`."""
 

@@ -1,13 +1,13 @@
 """Learns from one server's lives: how long its starts take, and its baseline, made from a verified life."""
 
 import socket
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from watchdog import durable
 from watchdog.baseline import BaselineFile, Kept, chosen, compared, completed, learn, present, shown, with_first
+from watchdog.clock import rfc3339
 from watchdog.judge.facts.baseline import Baseline
 from watchdog.judge.facts.learned import OneStart
 from watchdog.judge.facts.life import Phase
@@ -172,5 +172,4 @@ class Learner:
         self._unwritten = True
 
     def _stamp(self) -> str:
-        at: datetime = self._watch.clock.wall(self._watch.clock.now())
-        return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return rfc3339(self._watch.clock.wall(self._watch.clock.now()), "seconds")

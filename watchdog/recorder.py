@@ -7,12 +7,11 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from watchdog import regular
-from watchdog.clock import Clock
+from watchdog.clock import Clock, rfc3339
 from watchdog.config import Recording
 from watchdog.observation import Header, Observation, encode
 
@@ -62,10 +61,11 @@ class Recorder:
         self.trouble: str | None = None
         self.history: str | None = None
 
-    def judged_with(self, settings: dict[str, Any]) -> None:
-        """From now on the header says these settings; what is on disk keeps those that it was judged with."""
-        if settings != self._header.config:
-            self._header = msgspec.structs.replace(self._header, config=settings)
+    def reconfigure(self, header: Header, settings: Recording) -> None:
+        """Go on with other settings; another header begins a new segment, since what is on disk keeps its own."""
+        self._settings = settings
+        if header != self._header:
+            self._header = header
             self._renew = True
 
     def take(self, x: Observation) -> None:
@@ -102,7 +102,7 @@ class Recorder:
         since = max(since, newest - self._settings.memory_s)
         kept = [line for b in self._packed if b.until >= since for line in zlib.decompress(b.data).split(b"\n")]
         oldest = self._packed[0].since if self._packed else self._memory[0][0] if self._memory else since
-        header = msgspec.structs.replace(self._header, history=self.history) if since > oldest else self._header
+        header = self._begun_now(self.history if since > oldest else None)
         end = float("inf") if until is None else until
         return [
             encode(msgspec.structs.replace(header, until=until)),
@@ -142,13 +142,14 @@ class Recorder:
                 shutil.copyfileobj(source, target)
             plain.unlink()
         self._prune()
-        started = self._clock.wall(0.0)
         name = f"{self._clock.wall(self._clock.now()):%Y%m%dT%H%M%S.%f}.jsonl"
         self._segment = self._folder / name
-        moment = started.isoformat().replace("+00:00", "Z")
-        header = msgspec.structs.replace(self._header, started=moment, history=self.history)
-        self._segment.write_bytes(encode(header) + b"\n")
+        self._segment.write_bytes(encode(self._begun_now(self.history)) + b"\n")
         self._segment_bytes = 0
+
+    def _begun_now(self, history: str | None) -> Header:
+        """The header of a record that begins now; the wall clock may have been set since the daemon's start."""
+        return msgspec.structs.replace(self._header, started=rfc3339(self._clock.wall(0.0)), history=history)
 
     def _prune(self) -> None:
         limit = self._settings.disk_mib * 1024**2 - SEGMENT

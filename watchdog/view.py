@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from watchdog.act import redact
+from watchdog.clock import rfc3339
 from watchdog.incidents import Incident
 from watchdog.judge import pool
 from watchdog.judge.facts import Facts
@@ -182,7 +183,7 @@ def _starting(f: Facts, now: float) -> dict[str, Any]:
 
 
 def _at(watch: Watch, t: float | None) -> str | None:
-    return None if t is None else watch.clock.wall(t).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if t is None else rfc3339(watch.clock.wall(t))
 
 
 def _age(now: float, t: float | None) -> float | None:

@@ -36,7 +36,8 @@ NOTHING_YET = frozenset(
 )
 """Reasons for which a condition is not known that say no more than that nothing was seen yet. At each change of phase there are
 a dozen of them: in the log they would bury what matters."""
-PENDING = 200
+DIARY = 200
+"""So many remarks are kept."""
 FAULT_S = 600.0
 """The same fault of a judge is told again after so long."""
 
@@ -81,19 +82,11 @@ class Watch:
         self.mode = server.mode or whole.daemon.mode
         self._counted_at = clock.now()
         self.engine = Engine(self._settings(whole), self.saved.ledger, self.saved.learned)
-        header = Header(
-            server=server.name,
-            unit=server.unit,
-            base_url=redact.secrets(server.base_url),
-            started=clock.wall(0.0).isoformat().replace("+00:00", "Z"),
-            boot_id=boot_id(),
-            config=config_of(self.engine.settings),
-        )
-        self.recorder = Recorder(home / "flight", header, whole.record, clock)
+        self.recorder = Recorder(home / "flight", self._header(), whole.record, clock)
         self.latest: dict[type[Observation], Observation] = {}
         self.failed_probes: deque[Probe] = deque(maxlen=20)
         self.last_probes: dict[str, Probe] = {}
-        self.diary: deque[Remark] = deque(maxlen=PENDING)
+        self.diary: deque[Remark] = deque(maxlen=DIARY)
         self.counts: dict[str, int] = {}
         self.tally = Tally()
         self.dirty = False
@@ -116,6 +109,15 @@ class Watch:
             tick_s=whole.daemon.tick_s,
         )
 
+    def _header(self) -> Header:
+        return Header(
+            server=self.server.name,
+            unit=self.server.unit,
+            base_url=redact.secrets(self.server.base_url),
+            boot_id=boot_id(),
+            config=config_of(self.engine.settings),
+        )
+
     def reconfigure(self, server: config.Server, whole: config.Config) -> None:
         """Go on with other settings; what was observed and decided stays."""
         self._count()
@@ -123,7 +125,7 @@ class Watch:
         self.target.server = server
         self.mode = server.mode or whole.daemon.mode
         self.engine.settings = self._settings(whole)
-        self.recorder.judged_with(config_of(self.engine.settings))
+        self.recorder.reconfigure(self._header(), whole.record)
 
     # ---- observe and judge
 

@@ -14,6 +14,7 @@ from watchdog.cli import screen
 from watchdog.cli.exits import CANNOT, OK, CommandError
 from watchdog.cli.link import runtime_dir, state_dir
 from watchdog.cli.options import command, config_option, json_option, server_option
+from watchdog.clock import rfc3339
 from watchdog.wording import span
 
 MOST = 50
@@ -150,8 +151,7 @@ def state(folder: Path) -> tuple[Told, Callable[[float], str] | None]:
         return {}, None
 
     def at(t: float) -> str:
-        moment = written + timedelta(seconds=float(t) - now)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return rfc3339(written + timedelta(seconds=float(t) - now))
 
     return saved, at
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from watchdog.act import redact
-from watchdog.clock import Clock
+from watchdog.clock import Clock, rfc3339
 from watchdog.watch import Remark, Watch
 
 VERSION = 1
@@ -147,7 +147,7 @@ class Timeline:
 
 def at(clock: Clock, t: float) -> str:
     """A moment as RFC 3339."""
-    return clock.wall(t).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(clock.wall(t))
 
 
 def _shifted(row: Iterable[Change], seconds: float) -> list[Change]:

@@ -11,7 +11,8 @@ import msgspec
 
 from watchdog.act.alerts import http
 from watchdog.act.alerts.notice import Cause, Item
-from watchdog.act.alerts.wording import plain, stamp
+from watchdog.act.alerts.wording import plain
+from watchdog.clock import rfc3339
 from watchdog.config import Alerting
 from watchdog.judge.verdict import Action
 
@@ -89,8 +90,8 @@ class Alertmanager:
             {
                 "labels": known.labels,
                 "annotations": known.annotations,
-                "startsAt": stamp(known.starts),
-                "endsAt": stamp(max(known.ended, known.starts) if known.ended else ends),
+                "startsAt": rfc3339(known.starts),
+                "endsAt": rfc3339(max(known.ended, known.starts) if known.ended else ends),
             }
             for _, known in told
         ]
@@ -107,8 +108,8 @@ class Alertmanager:
         """
         labels = {"alertname": "WatchdogTest", "severity": "info", "host": self.host, "job": "sglang-watchdog"}
         annotations = {"summary": f"Test of sglang-watchdog on {self.host}: nothing is wrong"}
-        ends = stamp(now + timedelta(seconds=RESEND_S))
-        await self._post([{"labels": labels, "annotations": annotations, "startsAt": stamp(now), "endsAt": ends}])
+        ends = rfc3339(now + timedelta(seconds=RESEND_S))
+        await self._post([{"labels": labels, "annotations": annotations, "startsAt": rfc3339(now), "endsAt": ends}])
 
     async def _post(self, alerts: Sequence[Mapping[str, object]]) -> None:
         s = self.settings

@@ -8,6 +8,7 @@ from typing import Any
 
 from watchdog import __version__
 from watchdog.act.alerts.notice import ENDED, Cause, Item, Message, News
+from watchdog.clock import rfc3339
 from watchdog.config import Mode
 from watchdog.judge.verdict import Action
 from watchdog.wording import NOT_RESTARTED, span
@@ -124,7 +125,7 @@ def payload(message: Message, now: datetime) -> dict[str, Any]:
         "status": "test" if message.test else "firing" if message.firing else "resolved",
         "severity": str(message.severity),
         "host": message.host,
-        "created": stamp(message.created),
+        "created": rfc3339(message.created),
         "watchdog": __version__,
         "title": title(message),
         "text": text(message, now),
@@ -135,11 +136,6 @@ def payload(message: Message, now: datetime) -> dict[str, Any]:
 def when(at: datetime) -> str:
     """A moment for people, in UTC."""
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def stamp(at: datetime) -> str:
-    """A moment for programs (RFC 3339)."""
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def plain(line: str) -> str:
@@ -198,8 +194,8 @@ def _entry(item: Item) -> dict[str, Any]:
         "severity": str(item.severity),
         "actions": [str(action) for action in item.actions],
         "message": plain(item.message),
-        "since": stamp(item.since),
-        "until": stamp(item.until) if item.until else None,
+        "since": rfc3339(item.since),
+        "until": rfc3339(item.until) if item.until else None,
         "evidence": [plain(each) for each in item.evidence],
         "advice": plain(item.advice) if item.advice else None,
         "did": item.did,
