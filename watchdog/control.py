@@ -91,11 +91,8 @@ class Control:
         # Not by asyncio, which would remove whatever socket is there by then.
         with contextlib.ExitStack() as undo:
             s = undo.enter_context(socket.socket(socket.AF_UNIX))
-            before = os.umask(0o177)
-            try:
-                s.bind(str(self._path))
-            finally:
-                os.umask(before)
+            s.bind(str(self._path))
+            self._path.chmod(0o600)  # in time, for nobody can connect before it listens; a umask would be that of all threads
             s.listen(WAITING)
             self._server = await asyncio.start_unix_server(self._serve, sock=s, backlog=WAITING, limit=LINE_LIMIT)
             self._own = self._found()
