@@ -173,6 +173,16 @@ async def test_ending_does_not_wait_for_what_does_not_end() -> None:
     await task
 
 
+async def test_ending_is_given_up_by_who_is_cancelled_himself() -> None:
+    task = asyncio.create_task(stubborn())
+    caller = asyncio.create_task(ended(task))
+    await asyncio.sleep(0.01)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    await task
+
+
 async def test_background_ends_in_time_and_names_what_is_stuck() -> None:
     tasks = Background()
     stuck = tasks.create_task(stubborn(), name="stubborn")

@@ -1,7 +1,6 @@
 """Runs sources: each as a task that is started anew when it falls, with its signs of life kept."""
 
 import asyncio
-import contextlib
 import traceback
 from collections import deque
 from pathlib import Path
@@ -116,7 +115,8 @@ async def running(runs: list[Run]) -> None:
 
 
 async def ended(task: "asyncio.Task[None]", limit_s: float = 5.0) -> None:
-    """Cancel a task and wait for its end, for at most `limit_s` seconds."""
+    """Cancel a task and wait for its end, for at most `limit_s` seconds; what it raised is no matter any more."""
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.wait([task], timeout=limit_s)
+    await asyncio.wait([task], timeout=limit_s)
+    if task.done() and not task.cancelled():
+        task.exception()  # asyncio logs what nobody has looked at

@@ -5,7 +5,6 @@ stuck server look well (SGLang 0.5.x answers 200 past a stuck detokenizer when h
 """
 
 import asyncio
-import contextlib
 import functools
 import math
 import random
@@ -32,6 +31,7 @@ from watchdog.observe.port import PortSource
 from watchdog.observe.processes import ProcessSource
 from watchdog.observe.scrape import ScrapeSource
 from watchdog.observe.source import Source, Target
+from watchdog.sources import ended
 from watchdog.systemd import INFINITY_USEC, Bus, SystemdError, UnitState, parse, running
 from watchdog.verify import journald
 from watchdog.verify.life import Life
@@ -40,6 +40,7 @@ from watchdog.worker import BusyError, Worker
 
 BUS_LIMIT_S = 5.0
 LOOK_LIMIT_S = 8.0
+END_LIMIT_S = 2.0
 JOURNAL_LIMIT_S = 15.0
 POLL_S = 0.05
 QUIET_POLLS = 8
@@ -215,7 +216,7 @@ class Gatherer:
             if task.done():
                 task.result()
         finally:
-            await ended(task)
+            await ended(task, END_LIMIT_S)
         return life
 
     def _starts(self, name: str) -> int:
@@ -288,7 +289,7 @@ class Gatherer:
                 elif "chat" in seen.probes or not seen.server.endpoint or not seen.server.probe.chat:
                     until = min(until, self._clock.now() + 1.0)  # it was not answered: the command line is all there is
         finally:
-            await ended(task)
+            await ended(task, END_LIMIT_S)
 
 
 async def _asked(canary: Canary, kind: str, target: Target) -> Probe:
@@ -309,16 +310,8 @@ async def first(source: Source, kind: type[K], limit_s: float) -> K | None:
         waited: set[asyncio.Future[Any]] = {found, task}
         await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await ended(task)
+        await ended(task, END_LIMIT_S)
     return found.result() if found.done() else None
-
-
-async def ended(task: "asyncio.Task[None]") -> None:
-    """Cancel a source's task and wait for its end; what it raised is no matter any more."""
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, Exception):
-        async with asyncio.timeout(2.0):
-            await task
 
 
 async def nothing() -> None:
