@@ -56,7 +56,7 @@ async def output(command: Sequence[str], limit_s: float, cap: int) -> bytes:
     except TimeoutError:
         raise CommandError(f"{command[0]} gave no answer within {limit_s:.1f} s") from None
     finally:
-        await _end(process)
+        await end(process)
     text = b"".join(pieces)
     if process.returncode not in (0, None, -signal.SIGKILL):
         said = text.decode("utf-8", "replace").strip().partition("\n")[0][:200]
@@ -73,17 +73,13 @@ async def find(name: str, limit_s: float) -> str | None:
         return None
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill what still runs: the command's own session, never anything of the server."""
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kill what still runs of a process that has a session of its own, and let go of its pipes."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
                 await process.wait()
-    close(process)
-
-
-def close(process: asyncio.subprocess.Process) -> None:
-    """Let go of the pipes of a process that has ended or is left behind: a child of its own may hold their other end for ever."""
-    vars(process)["_transport"].close()  # asyncio has no public name for it
+    # A child of its own may hold their other end for ever. asyncio has no public name for this.
+    vars(process)["_transport"].close()

@@ -10,9 +10,9 @@ from watchdog.act import redact
 from watchdog.act.scene import Scene
 from watchdog.judge.verdict import DOUBTS, WORST, Action, Condition, Status
 from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Probe, Procs, Server, Unit
+from watchdog.units import format_gib
 from watchdog.wording import counted, span
 
-GIB = 1 << 30
 FLAGS = 60
 FLAG_CAP = 120
 NAMED = 24
@@ -192,7 +192,7 @@ def _or_unknown(word: str | None) -> str:
 
 
 def _gib(amount: int | None, otherwise: str = "unknown") -> str:
-    return otherwise if amount is None else f"{amount / GIB:.1f} GiB"
+    return otherwise if amount is None else format_gib(amount)
 
 
 def _versions(scene: Scene) -> list[str]:

@@ -1,10 +1,8 @@
 """Apprise: Slack, Discord, ntfy, e-mail and a hundred more, through a process of its own with a deadline (extra `apprise`)."""
 
 import asyncio
-import contextlib
 import json
 import os
-import signal
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -12,13 +10,11 @@ from pathlib import Path
 from watchdog.act.alerts import apprise_helper, http, wording
 from watchdog.act.alerts.http import SendError
 from watchdog.act.alerts.notice import Message
+from watchdog.act.command import end
 from watchdog.config import Alerting
 from watchdog.judge.verdict import Severity
 
 KINDS = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
-GRACE_S = 1.0
-"""A killed helper has so long to go, in seconds."""
-
 WHY = {
     apprise_helper.FAILED: "Apprise could not deliver to at least one address; try it with the command `apprise -vv`",
     apprise_helper.BAD_ADDRESS: "an address in apprise_urls_file is of no kind that Apprise knows",
@@ -82,11 +78,6 @@ class Apprise:
         except TimeoutError:
             raise SendError(f"Apprise has not delivered within {self.settings.limit_s:g} s") from None
         finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(GRACE_S):
-                        await process.wait()
+            await end(process)
         assert process.returncode is not None
         return process.returncode
