@@ -14,6 +14,7 @@ import pytest
 
 from watchdog import config
 from watchdog.act import bundles
+from watchdog.act.bundle_names import folder_name, named
 from watchdog.act.collectors import COLLECTORS, clean_observation, journal_lines, pack
 from watchdog.act.command import CommandError, output
 from watchdog.act.evidence import Bundle, collect
@@ -285,8 +286,21 @@ async def test_a_wall_clock_that_is_ahead_for_a_moment_deletes_no_bundle(tmp_pat
 
 def test_names_are_safe() -> None:
     at = datetime(2026, 1, 14, 2, tzinfo=UTC)
-    assert bundles.folder_name(at, "../../etc/x y") == "2026-01-14T02-00-00Z-etcxy"
-    assert bundles.folder_name(at, "") == "2026-01-14T02-00-00Z-Incident"
+    assert folder_name(at, "../../etc/x y") == "2026-01-14T02-00-00Z-etcxy"
+    assert folder_name(at, "") == "2026-01-14T02-00-00Z-Incident"
+
+
+@pytest.mark.parametrize("more", ["", "-2", "-17"])
+def test_a_name_says_when_and_why(more: str) -> None:
+    name = folder_name(datetime(2026, 1, 14, 2, tzinfo=UTC), "SchedulerHung")
+    assert named(f"{name}{more}") == ("2026-01-14T02:00:00Z", "SchedulerHung")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "mine", "2026-01-14T02-00-00Z-", "2026-01-14T02-00-00Z-../x", "2026-01-14T02-00-00Z-x.partial"]
+)
+def test_what_is_no_name_of_a_bundle(name: str) -> None:
+    assert named(name) is None
 
 
 def test_journal_entries_as_lines() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from watchdog import cli
 from watchdog.act import bundles
+from watchdog.act.bundle_names import folder_name
 from watchdog.cli import screen
 
 AT = datetime(2026, 1, 14, 2, 0, tzinfo=UTC)
@@ -23,7 +24,7 @@ def config(tmp_path: Path) -> Path:
     home = tmp_path / "state"
     for server, reason, at in (("kimi", "SchedulerHung", AT), ("glm", "RankLost", AT.replace(hour=3))):
         files = {"summary.md": f"# {reason}\n\x1b[31mred\n".encode(), "record.jsonl.gz": b"12345"}
-        bundles.write(home / server / "incidents", bundles.folder_name(at, reason), files)
+        bundles.write(home / server / "incidents", folder_name(at, reason), files)
     (home / "kimi/incidents/notes").mkdir()
     (home / "kimi/incidents/2026-01-14T02-00-00Z-Half.partial").mkdir()
     file = tmp_path / "c.toml"

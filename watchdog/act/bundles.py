@@ -1,28 +1,18 @@
 """Where incident bundles lie: STATE/SERVER/incidents/2026-01-14T02-00-00Z-REASON/, within a size and an age."""
 
 import contextlib
-import re
 import shutil
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from watchdog.act import redact
+from watchdog.act.bundle_names import SUMMARY, named
 
-SUMMARY = "summary.md"
 FOLLOWED = 600
 """Characters of one line of what followed."""
 PARTIAL = ".partial"
 """The end of a folder's name while it is being written; what is left of one after a crash of ours is removed."""
-
-_NAME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)-[\w.-]+")
-_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
-
-
-def folder_name(at: datetime, reason: str) -> str:
-    """The name of a bundle's folder."""
-    word = re.sub(r"[^A-Za-z0-9_-]", "", reason)[:64] or "Incident"
-    return f"{at.astimezone(UTC).strftime(_FORMAT)}-{word}"
 
 
 def write(home: Path, name: str, files: Mapping[str, bytes]) -> Path:
@@ -88,14 +78,14 @@ def prune(home: Path, now: datetime | None, max_bytes: int, max_days: float) -> 
     removed: list[str] = []
     with contextlib.suppress(OSError):
         for folder in home.iterdir():
-            if folder.is_symlink() or not folder.is_dir() or (found := _NAME.match(folder.name)) is None:
+            found = named(folder.name.removesuffix(PARTIAL))
+            if folder.is_symlink() or not folder.is_dir() or found is None:
                 continue
             if folder.name.endswith(PARTIAL):
                 shutil.rmtree(folder, ignore_errors=True)
                 continue
             with contextlib.suppress(ValueError, OSError):
-                made = datetime.strptime(found[1], _FORMAT).replace(tzinfo=UTC)
-                bundles.append((made, folder, size(folder)))
+                bundles.append((datetime.fromisoformat(found.at), folder, size(folder)))
     bundles.sort(key=lambda bundle: (bundle[0], bundle[1].name), reverse=True)
     total = 0
     for made, folder, length in bundles:

@@ -13,6 +13,7 @@ import msgspec
 
 from watchdog import config
 from watchdog.act import bundles, redact
+from watchdog.act.bundle_names import SUMMARY, folder_name
 from watchdog.act.collectors import COLLECTORS, Collector
 from watchdog.act.command import CommandError
 from watchdog.act.scene import Scene
@@ -74,14 +75,14 @@ async def collect(
     sizes = {name: len(content) for name, content in files.items()}
     worker = Worker("bundle")
     try:
-        files["summary.md"] = (await worker.call(lambda: summary(scene, sizes, failed), limit_s)).encode()
+        files[SUMMARY] = (await worker.call(lambda: summary(scene, sizes, failed), limit_s)).encode()
     except TimeoutError:
-        failed["summary.md"] = "the host is too slow to write it"
+        failed[SUMMARY] = "the host is too slow to write it"
         worker = Worker("bundle")
     total = sum(map(len, files.values()))
 
     at = scene.clock.wall(scene.t)
-    name = bundles.folder_name(at, scene.intent.reason)
+    name = folder_name(at, scene.intent.reason)
     path, warning = None, None
     try:
         save = functools.partial(_save, home, name, files, limits, scene)

@@ -3,20 +3,19 @@
 import argparse
 import io
 import os
-import re
 import sys
 import tarfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from watchdog import regular
+from watchdog.act.bundle_names import SUMMARY, named
 from watchdog.cli import screen
 from watchdog.cli.exits import CANNOT, FAILED, OK, CommandError
 from watchdog.cli.link import state_dir
 from watchdog.cli.options import command, config_option, json_option, server_option
 
-NAME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)Z-([\w-]+)", re.ASCII)
 HEAD = ("name", "server", "size", "reason")
-SUMMARY = "summary.md"
 LONGEST = 4 << 20
 LATEST = "latest"
 
@@ -96,12 +95,10 @@ def listed(folder: Path, server: str) -> list[Bundle]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     for entry in entries:
-        match = NAME.fullmatch(entry.name)
-        if match is not None and entry.is_dir(follow_symlinks=False):
-            day, hour, minute, second, reason = match.groups()
+        each = named(entry.name)
+        if each is not None and entry.is_dir(follow_symlinks=False):
             sizes = [file.stat(follow_symlinks=False).st_size for file in os.scandir(entry.path)]
-            at = f"{day}T{hour}:{minute}:{second}Z"
-            found.append(Bundle(entry.name, server, Path(entry.path), at, reason, sum(sizes)))
+            found.append(Bundle(entry.name, server, Path(entry.path), each.at, each.reason, sum(sizes)))
     return sorted(found)
 
 
@@ -157,8 +154,7 @@ def show(args: argparse.Namespace) -> int:
     """Print the summary of one."""
     bundle = one(args)
     try:
-        with (bundle.path / SUMMARY).open("rb") as file:
-            text = file.read(LONGEST).decode("utf-8", "replace")
+        text = regular.read(bundle.path / SUMMARY, LONGEST).decode("utf-8", "replace")
         files = sorted(entry.name for entry in os.scandir(bundle.path))
     except OSError as e:
         raise CommandError(f"{bundle.path} cannot be read ({e.strerror})", CANNOT) from e

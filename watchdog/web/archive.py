@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import stat
 import tarfile
 import zlib
@@ -10,31 +9,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-NAME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)Z-([A-Za-z0-9_-]{1,80})")
-"""A bundle's folder (act/bundles.py). No dot, no slash: nothing that matches can lead elsewhere."""
+from watchdog.act.bundle_names import SUMMARY, Named, named
+
 SHOWN = 100
 PIECE = 256 * 1024
 BLOCK = 512
 """tar's unit (tar(5))."""
-SUMMARY = "summary.md"
 SUMMARY_CAP = 1024 * 1024
 
 
 def listing(home: Path) -> list[dict[str, Any]]:
     """The newest bundles below `home`, the newest first; empty if there is no such folder or it cannot be read."""
-    names: list[str] = []
+    names: dict[str, Named] = {}
     with contextlib.suppress(OSError):
-        names = sorted((path.name for path in home.iterdir() if NAME.fullmatch(path.name)), reverse=True)
+        names = {path.name: each for path in home.iterdir() if (each := named(path.name)) is not None}
     found = []
-    for name in names[:SHOWN]:
+    for name in sorted(names, reverse=True)[:SHOWN]:
         with contextlib.suppress(OSError, ValueError):
             files = _files(_folder(home, name))
-            day, hour, minute, second, reason = NAME.fullmatch(name).groups()  # type: ignore[union-attr]  # filtered above
             found.append(
                 {
                     "name": name,
-                    "at": f"{day}T{hour}:{minute}:{second}Z",
-                    "reason": re.sub(r"-\d+$", "", reason),
+                    "at": names[name].at,
+                    "reason": names[name].reason,
                     "size": sum(size for _, size in files),
                     "files": [file for file, _ in files],
                 }
@@ -94,7 +91,7 @@ def _pieces(length: int) -> Iterator[int]:
 
 
 def _folder(home: Path, name: str) -> Path:
-    if NAME.fullmatch(name) is None:
+    if named(name) is None:
         raise ValueError(f"not the name of an incident bundle: {name[:80]!r}")
     folder = home / name
     if not stat.S_ISDIR(folder.lstat().st_mode):
