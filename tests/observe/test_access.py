@@ -1,12 +1,14 @@
 import asyncio
 import os
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.observe.talker import Talker, reply, says, talking
-from watchdog import keyring
+from watchdog import keyring, regular
+from watchdog.observe import access
 from watchdog.observe.access import Access, AccessError, read_key, tls
 from watchdog.observe.http import Exchange, Limits, Request, exchange
 
@@ -87,11 +89,11 @@ async def test_the_key_is_sent_and_a_new_one_is_used_at_once(tmp_path: Path) -> 
     path = tmp_path / "key"
     path.write_text("sk-first\n")
     async with talking(says(reply(200))) as talker:
-        access = Access(talker.server(api_key_file=str(path)))
+        reached = Access(talker.server(api_key_file=str(path)))
         request = Request("GET", "/v1/models", Limits(1, 2))
-        await exchange(access, request)
+        await exchange(reached, request)
         path.write_text("sk-second")
-        await exchange(access, request)
+        await exchange(reached, request)
     assert b"Authorization: Bearer sk-first\r\n" in talker.requests[0]
     assert b"Authorization: Bearer sk-second\r\n" in talker.requests[1]
 
@@ -110,20 +112,38 @@ async def test_a_key_that_is_echoed_is_not_kept(tmp_path: Path) -> None:
 
 
 async def test_a_key_that_cannot_be_read_is_our_own_fault(tmp_path: Path) -> None:
-    access = Access(Talker("127.0.0.1", 1).server(api_key_file=str(tmp_path / "none")))
-    got = await exchange(access, Request("GET", "/v1/models", Limits(1, 2)))
+    reached = Access(Talker("127.0.0.1", 1).server(api_key_file=str(tmp_path / "none")))
+    got = await exchange(reached, Request("GET", "/v1/models", Limits(1, 2)))
     assert (got.outcome, got.why) == ("skipped", "config")
     assert "No such file" in (got.detail or "") and "LoadCredential=" in (got.detail or "")
+
+
+async def test_a_disk_that_does_not_answer_is_our_own_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, answers = tmp_path / "key", threading.Event()
+    path.write_text("sk-first")
+    monkeypatch.setattr(access, "FILES_LIMIT_S", 0.2)
+    monkeypatch.setattr(regular, "read", lambda path, cap: answers.wait(30) and path.read_bytes())
+    async with talking(says(reply(200))) as talker:
+        reached = Access(talker.server(api_key_file=str(path)))
+        for limit_s in (0.1, 2.0):
+            got = await exchange(reached, Request("GET", "/health", Limits(limit_s, limit_s)))
+            assert (got.outcome, got.why) == ("skipped", "config"), "and no time-out of the server"
+            assert f"{path} cannot be read, since the disk does not answer" in (got.detail or "")
+        answers.set()
+        async with asyncio.timeout(30):
+            while reached._disk.busy:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert (await exchange(reached, Request("GET", "/health", Limits(2, 2)))).outcome == "ok"
 
 
 async def test_what_needs_no_key_is_asked_without_one_until_it_is_there(tmp_path: Path) -> None:
     path = tmp_path / "key"
     async with talking(says(reply(200))) as talker:
-        access = Access(talker.server(api_key_file=str(path)))
+        reached = Access(talker.server(api_key_file=str(path)))
         for place in ("/health", "/metrics"):
-            assert (await exchange(access, Request("GET", place, Limits(1, 2)))).outcome == "ok"
+            assert (await exchange(reached, Request("GET", place, Limits(1, 2)))).outcome == "ok"
         path.write_text("sk-late")
-        assert (await exchange(access, Request("GET", "/health", Limits(1, 2)))).outcome == "ok"
+        assert (await exchange(reached, Request("GET", "/health", Limits(1, 2)))).outcome == "ok"
     assert ["Authorization" in request.decode() for request in talker.requests] == [False, False, True]
 
 

@@ -1,11 +1,13 @@
 """How one server's API is reached: its address, key and certificates."""
 
+import asyncio
 import json
 import os
 import ssl
 from pathlib import Path
 
 from watchdog import certificates, config, keyring, regular
+from watchdog.worker import BusyError, Worker
 
 OPEN = ("/health", "/metrics")
 """Paths that begin so are answered without a key (SGLang 0.4.6 to 0.5.23, --api-key and --admin-api-key)."""
@@ -13,8 +15,13 @@ OPEN = ("/health", "/metrics")
 MAX_KEY = 4096
 """An API key is no longer than this, in bytes; it is one header line (RFC 9110 leaves the limit to the server)."""
 
+FILES_LIMIT_S = 2.0
+"""So long the files of the key and of the CA are waited for, in seconds."""
 
 REDACTED = "[API key]"
+
+Credentials = tuple[ssl.SSLContext | None, dict[str, str]]
+"""For one request: the certificates to trust (None for http), and the headers."""
 
 
 class AccessError(Exception):
@@ -84,8 +91,23 @@ class Access:
         self.server = server
         self._tls: ssl.SSLContext | None = None
         self._key = ""
+        self._disk = Worker("access")
+        self._turn = asyncio.Lock()
 
-    def open(self, path: str) -> tuple[ssl.SSLContext | None, dict[str, str]]:
+    async def opened(self, path: str) -> Credentials:
+        """As `open`, beside the event loop.
+
+        Raises:
+            AccessError: as `open`, or the files' disk does not answer.
+        """
+        try:
+            async with self._turn:
+                return await self._disk.call(lambda: self.open(path), FILES_LIMIT_S)
+        except (TimeoutError, BusyError) as e:
+            files = " or ".join(name for name in (self.server.api_key_file, self.server.ca_file) if name)
+            raise AccessError(f"{files} cannot be read, since the disk does not answer: look at it, or at what mounts it") from e
+
+    def open(self, path: str) -> Credentials:
         """Certificates and headers for one request. Reads files: not for the event loop's thread.
 
         Raises:

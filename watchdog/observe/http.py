@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 from aiohttp.http_exceptions import HttpProcessingError
 
-from watchdog.observe.access import Access, AccessError
+from watchdog.observe.access import Access, AccessError, Credentials
 
 KIB = 1024
 BODY_CAP = 256 * KIB
@@ -85,8 +85,13 @@ async def exchange(access: Access, request: Request) -> Exchange:
     result = Exchange()
     limits = request.limits
     try:
+        credentials = await access.opened(request.path)
+        begun = loop.time()  # what our own files take is not the server's time
         async with asyncio.timeout(limits.total_s):
-            await _exchange(access, request, result, begun)
+            await _exchange(access.base, credentials, request, result, begun)
+    except AccessError as e:
+        result.failed("skipped", str(e))
+        result.why = "config"
     except TimeoutError:
         if result.connect_s is None:
             result.failed("connect_timeout", f"no connection within {min(limits.connect_s, limits.total_s):g} s")
@@ -94,10 +99,9 @@ async def exchange(access: Access, request: Request) -> Exchange:
             result.failed("timeout", f"connected, but no byte of an answer within {limits.total_s:g} s")
         else:
             result.failed("timeout", f"the answer began after {result.first_s:.2f} s but did not end within {limits.total_s:g} s")
-    finally:
-        result.total_s = round(loop.time() - begun, 4)
-        result.detail = shortened(access.redacted(result.detail)) if result.detail else None
-        result.body = access.redacted(result.body.decode("latin-1")).encode("latin-1")
+    result.total_s = round(loop.time() - begun, 4)
+    result.detail = shortened(access.redacted(result.detail)) if result.detail else None
+    result.body = access.redacted(result.body.decode("latin-1")).encode("latin-1")
     return result
 
 
@@ -107,15 +111,9 @@ def shortened(text: str) -> str:
     return text if len(text) <= DETAIL_SHOWN else text[: DETAIL_SHOWN - 1] + "…"
 
 
-async def _exchange(access: Access, request: Request, result: Exchange, begun: float) -> None:
+async def _exchange(base: str, credentials: Credentials, request: Request, result: Exchange, begun: float) -> None:
     loop = asyncio.get_running_loop()
-    try:
-        tls, auth = await asyncio.to_thread(access.open, request.path)
-    except AccessError as e:
-        result.failed("skipped", str(e))
-        result.why = "config"
-        return
-
+    tls, auth = credentials
     limits = request.limits
     trace = aiohttp.TraceConfig()
 
@@ -136,7 +134,7 @@ async def _exchange(access: Access, request: Request, result: Exchange, begun: f
                 skip_auto_headers=("User-Agent",),
                 headers={"User-Agent": "sglang-watchdog", "Accept-Encoding": "identity", **auth, **request.headers},
             ) as session,
-            session.request(request.method, access.base + request.path, json=request.payload, allow_redirects=False) as response,
+            session.request(request.method, base + request.path, json=request.payload, allow_redirects=False) as response,
         ):
             result.first_s = round(loop.time() - begun, 4)
             result.status = response.status
