@@ -38,13 +38,14 @@ MAY_IMPORT = {
     "regular": set(),
     "keyring": set(),
     "certificates": {"regular"},
+    "durable": {"regular"},
     "config": {"regular"},
     "systemd": {"clock"},
     "sglang": {"observation", "units"},
     "judge": {"observation", "units", "wording", "sglang", "config"},
     "stacks": {"config", "observe.cgroup"},
     "observe": BASE | {"config", "sglang", "systemd", "worker"},
-    "act": BASE | {"config", "systemd", "worker", "judge.verdict"},
+    "act": BASE | {"durable", "config", "systemd", "worker", "judge.verdict"},
 }
 """Part of watchdog/ → the other parts that it may import. Parts that are not named here, such as the daemon, may import all."""
 

@@ -11,13 +11,15 @@ from watchdog.regular import NotRegularError
 def write(path: Path, data: bytes) -> None:
     """Write a file so that the old content or the new one is there at any moment; blocks for as long as the disk does.
 
+    It is for its owner alone (mode 0600).
+
     Raises:
         OSError: it could not be written (full disk, no right).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)  # of a write that was cut short; what is no file of ours is not written into either
-    with fresh.open("xb") as f:
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as f:
         f.write(data)
         f.flush()
         os.fsync(f.fileno())

@@ -240,8 +240,9 @@ def test_files_are_written_whole_and_private(tmp_path: Path) -> None:
     assert store.load("book.json") == b"two"
     assert (tmp_path / "alerts/book.json").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "alerts").stat().st_mode & 0o777 == 0o700
-    (tmp_path / "alerts/book.json.partial").write_bytes(b"half")
+    (tmp_path / "alerts/book.json.new").write_bytes(b"half")
     assert store.load("book.json") == b"two"
-    store.set_aside("book.json")
+    kept = store.aside("book.json")
+    assert kept is not None
     assert store.load("book.json") is None
-    assert store.load("book.json.bad") == b"two"
+    assert store.load(kept) == b"two"

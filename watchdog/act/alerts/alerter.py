@@ -189,10 +189,9 @@ class Alerter:
             return Alertmanager(self.settings, self.host)
 
     def _unreadable(self, name: str, error: Exception) -> None:
-        self._store.set_aside(name)
-        self._log.error(
-            "state-lost", message=f"{name} of the alerts cannot be understood and was set aside as {name}.bad: {error}"
-        )
+        kept = self._store.aside(name)
+        where = f"; kept as {kept}" if kept else ""
+        self._log.error("state-lost", message=f"{name} of the alerts cannot be understood ({error}){where}")
 
     async def _keep_desk(self) -> None:
         """Make messages of what is due, and keep the files in step."""

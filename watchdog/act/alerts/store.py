@@ -1,10 +1,8 @@
 """Files below STATE/alerts/ that survive SIGKILL: each is written whole, or not at all. Blocking; run it in a worker."""
 
-import contextlib
-import os
 from pathlib import Path
 
-from watchdog import regular
+from watchdog import durable, regular
 
 MAX_BYTES = 16 << 20
 
@@ -18,12 +16,12 @@ class Store:
     def load(self, name: str) -> bytes | None:
         """What a file holds; None where there is none, or it cannot be read, or is larger than 16 MiB.
 
-        What is no file at all is set aside.
+        What is no file at all is put aside.
         """
         try:
             raw = regular.read(self.folder / name, MAX_BYTES + 1)
         except regular.NotRegularError:
-            self.set_aside(name)
+            self.aside(name)
             return None
         except OSError:
             return None
@@ -36,20 +34,8 @@ class Store:
             OSError: the disk is full, or the folder cannot be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = self.folder / f"{name}.partial"
-        partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.folder / name)
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.write(self.folder / name, content)
 
-    def set_aside(self, name: str) -> None:
-        """Keep a file that cannot be understood, for people, and out of the way."""
-        with contextlib.suppress(OSError):
-            (self.folder / name).replace(self.folder / f"{name}.bad")
+    def aside(self, name: str) -> str | None:
+        """Keep a file that cannot be understood under another name; that name, or None if it could not be renamed."""
+        return durable.aside(self.folder / name)
