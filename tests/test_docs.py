@@ -120,3 +120,8 @@ def test_every_command_has_its_place_in_the_commands_page() -> None:
     heads = {name for head in re.findall(r"(?m)^### (.*)$", text) for name in head.split(", ")}
     rows = set(re.findall(r"(?m)^\| `([a-z-]+)", text.partition("## Asks the daemon")[2]))
     assert {name for name, _ in helps(parser())} - heads - rows == set()
+
+
+def test_every_folder_of_the_program_has_its_row() -> None:
+    told = set(re.findall(r"(?m)^\| `watchdog/(\w+)/`", (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    assert told == {path.parent.name for path in PROJECT.glob("watchdog/*/__init__.py")}
