@@ -71,7 +71,7 @@ def alerter(tmp_path: Path, log: Log | None = None, *, mode: str = "act", **sett
         clock=clock,
         log=log or Log(),
         host="gpu01",
-        source=random.Random(1),
+        rng=random.Random(1),
         channels=channels,
     )
 

@@ -10,7 +10,7 @@ import pytest
 from watchdog.clock import BootClock, FakeClock
 from watchdog.observation import Self
 from watchdog.observe import myself
-from watchdog.observe.myself import Control, SelfSource, Senses
+from watchdog.observe.myself import Loopback, SelfSource, Senses
 
 
 async def until(what: Callable[[], object], limit_s: float = 5.0) -> None:
@@ -63,14 +63,14 @@ async def test_a_control_probe_that_fails(monkeypatch: pytest.MonkeyPatch) -> No
         await reader.read()
         writer.close()
 
-    async with Control() as control:
-        assert await control.ask()
-        assert control._server is not None
-        host, port = control._address
-        control._server.close()
-        assert not await control.ask()
-        control._server = await asyncio.start_server(silent, host, port)
-        assert not await control.ask()
+    async with Loopback() as loopback:
+        assert await loopback.ask()
+        assert loopback._server is not None
+        host, port = loopback._address
+        loopback._server.close()
+        assert not await loopback.ask()
+        loopback._server = await asyncio.start_server(silent, host, port)
+        assert not await loopback.ask()
     await asyncio.sleep(0.02)
 
 

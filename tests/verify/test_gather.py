@@ -41,7 +41,7 @@ async def test_a_daemon_that_is_slow_is_not_called_forbidden(tmp_path: Path) -> 
             server = talker.server(model="m", probe={"health_limit_s": 1, "chat": False})
             gatherer = Gatherer(config.Config(servers=[server]), tmp_path, 1.0)
             seen = Seen(server=server)
-            await gatherer._health(Canary(server, source=None, now=lambda: 0.0), Target(server), seen)  # type: ignore[arg-type]
+            await gatherer._health(Canary(server, rng=None, now=lambda: 0.0), Target(server), seen)  # type: ignore[arg-type]
     assert seen.no_health is not None
     assert "did not tell of it within 7 s" in seen.no_health and "root" not in seen.no_health
 

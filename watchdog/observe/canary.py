@@ -38,7 +38,7 @@ class Canary:
 
     Args:
         server: its configuration.
-        source: where the nonces come from.
+        rng: where the nonces come from.
         now: the moment of an observation, in seconds since the record's start.
         args: the server's launch arguments as they are known now: they tell the profile that the configuration does not name.
     """
@@ -46,14 +46,14 @@ class Canary:
     def __init__(
         self,
         server: config.Server,
-        source: random.Random,
+        rng: random.Random,
         now: Callable[[], float],
         args: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self.server = server
         self.access = Access(server)
         self.learned_model: str | None = None
-        self._source = source
+        self._rng = rng
         self._now = now
         self._args = args
         self._profile = _configured(server.probe.profile)
@@ -238,7 +238,7 @@ class Canary:
         return f"{meaning}{by}: {said}" if said else f"{meaning}{by}"
 
     def _nonce(self) -> str:
-        return f"{self._source.getrandbits(40):010x}"
+        return f"{self._rng.getrandbits(40):010x}"
 
     def _said(self, text: str) -> str:
         """The server's words, made safe to show."""

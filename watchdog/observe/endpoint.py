@@ -38,18 +38,18 @@ class EndpointSource:
     Args:
         target: the server, and what the daemon says of it.
         clock: the program's clock.
-        source: of jitter and nonces; a test gives a seeded one.
+        rng: of jitter and nonces; a test gives a seeded one.
     """
 
     name = "endpoint"
     mandatory = False
     period_s = 10.0
 
-    def __init__(self, target: Target, clock: Clock, source: random.Random | None = None) -> None:
+    def __init__(self, target: Target, clock: Clock, rng: random.Random | None = None) -> None:
         self.target = target
         self.clock = clock
-        self._source = source or random.Random()
-        self.canary = Canary(target.server, self._source, clock.now, lambda: target.args)
+        self._rng = rng or random.Random()
+        self.canary = Canary(target.server, self._rng, clock.now, lambda: target.args)
         self.budget = Budget(target.server.probe.chat_per_hour)
         self._lanes = {kinds: _Lane(self, kinds) for kinds in (CHEAP, COSTLY)}
         self._emit: Emit | None = None
@@ -93,11 +93,11 @@ class EndpointSource:
 
     def first(self, kind: str) -> float:
         """The moment of the first turn, from now."""
-        return self.clock.now() + FIRST_S[kind] * (1 + self._source.random())
+        return self.clock.now() + FIRST_S[kind] * (1 + self._rng.random())
 
     def pace(self, kind: str) -> Pace:
         """A fresh pace. The hourly prefix canary waits for a quiet moment instead of hoping to hit one."""
-        return Pace(self.interval_s(kind), self._source, self.first(kind), patient=kind == "prefix")
+        return Pace(self.interval_s(kind), self._rng, self.first(kind), patient=kind == "prefix")
 
 
 class _Lane:

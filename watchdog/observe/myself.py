@@ -73,19 +73,19 @@ class SelfSource:
 
     async def run(self, emit: Emit, beat: Beat) -> None:
         """Observe for ever."""
-        async with Control() as control:
+        async with Loopback() as loopback:
             due = self._clock.running()
             while True:
                 beat()
                 if self._wanted.is_set() or self._paused_s > LONG_GAP_S or self._clock.running() >= due:
                     self._wanted.clear()
                     due = self._clock.running() + self._interval_s
-                    await self._say(emit, control)
+                    await self._say(emit, loopback)
                 await self._step()
 
-    async def _say(self, emit: Emit, control: "Control") -> None:
+    async def _say(self, emit: Emit, loopback: "Loopback") -> None:
         begun = self._clock.now(), self._clock.running()
-        answered = await control.ask()
+        answered = await loopback.ask()
         # A gap within the control probe counts as well, and then the probe's failure proves nothing.
         gap_s = self._count(*begun, CONTROL_LIMIT_S)
         control_probe = "ok" if answered else None if gap_s > GAP_S else "failed"
@@ -119,14 +119,14 @@ class SelfSource:
         return gap_s
 
 
-class Control:
+class Loopback:
     """A listener of our own on loopback that sends back what it gets, and its client."""
 
     def __init__(self) -> None:
         self._server: asyncio.Server | None = None
         self._address = ("", 0)
 
-    async def __aenter__(self) -> "Control":
+    async def __aenter__(self) -> "Loopback":
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -34,17 +34,17 @@ class Pace:
 
     Args:
         interval_s: between the beginnings of two probes in good times.
-        source: of the jitter.
+        rng: of the jitter.
         first: the moment at which the first one is due.
         patient: a turn that traffic took is made up for as soon as traffic ends, not an interval later.
     """
 
-    def __init__(self, interval_s: float, source: random.Random, first: float, *, patient: bool = False) -> None:
+    def __init__(self, interval_s: float, rng: random.Random, first: float, *, patient: bool = False) -> None:
         self.interval_s = interval_s
         self.failures = 0
         self.held: str | None = None
         self._awaited = ("starting", "paused", "traffic") if patient else ("starting", "paused")
-        self._source = source
+        self._rng = rng
         self._due_first: float | None = first
         self._begun = first
         self._ended = first
@@ -92,7 +92,7 @@ class Pace:
     def _next(self, turn: float) -> None:
         self._due_first = None
         self._turn = turn
-        self._jitter = 1.0 + self._source.random() * JITTER
+        self._jitter = 1.0 + self._rng.random() * JITTER
 
 
 class Budget:

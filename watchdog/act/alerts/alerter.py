@@ -47,7 +47,7 @@ class Alerter:
         clock: the one clock.
         log: the daemon's logger; the channel "journal".
         host: the name of this host in messages.
-        source: where the jitter comes from.
+        rng: where the jitter comes from.
         channels: used in place of the configured webhook and Apprise.
     """
 
@@ -61,7 +61,7 @@ class Alerter:
         clock: Clock,
         log: Logger,
         host: str | None = None,
-        source: random.Random | None = None,
+        rng: random.Random | None = None,
         channels: Sequence[Channel] | None = None,
     ) -> None:
         self.settings = settings
@@ -70,7 +70,7 @@ class Alerter:
         self._mode = mode
         self._clock = clock
         self._log = log
-        self._source = source or random.Random()
+        self._rng = rng or random.Random()
         self._store = Store(state / "alerts")
         self._disk = Worker("alerts-disk")
         self._save_failed = False
@@ -283,7 +283,7 @@ class Alerter:
                     "alert-channel", message=f"{channel.name}: a message was dropped, refused again and again: {error}"
                 )
             self._fell_through(channel.name, box.failures, error)
-            await asyncio.sleep(backoff_s(box.failures, self._source, error.after_s))
+            await asyncio.sleep(backoff_s(box.failures, self._rng, error.after_s))
 
     async def _follow(self, manager: Alertmanager) -> None:
         """Keep Alertmanager in step: at once when something changes, and before what it knows runs out."""
@@ -301,7 +301,7 @@ class Alerter:
                 if error is not None:
                     failures += 1
                     self._fell_through("alertmanager", failures, error)
-                    await asyncio.sleep(backoff_s(failures, self._source, error.after_s))
+                    await asyncio.sleep(backoff_s(failures, self._rng, error.after_s))
                     continue
                 self._came_through("alertmanager", failures)
                 failures = 0
@@ -349,9 +349,7 @@ class Alerter:
             self._save_failed = False
 
     async def _test(self, channel: str) -> Result:
-        message = Message(
-            id=f"test-{self._source.getrandbits(64):016x}", created=self._now(), host=self.host, items=[], test=True
-        )
+        message = Message(id=f"test-{self._rng.getrandbits(64):016x}", created=self._now(), host=self.host, items=[], test=True)
         found = next((each for each in self._channels if each.name == channel), None)
         begun = self._clock.now()
         if channel == "journal":

@@ -75,13 +75,13 @@ class Outbox:
         self.dropped += 1
 
 
-def backoff_s(failures: int, source: random.Random, asked_s: float | None = None) -> float:
+def backoff_s(failures: int, rng: random.Random, asked_s: float | None = None) -> float:
     """How long to wait after so many failures in a row: 5 s, doubled each time up to 5 min, with jitter.
 
     Args:
         failures: at least 1.
-        source: where the jitter comes from: between half the wait and the whole, so that many hosts do not come at once.
+        rng: where the jitter comes from: between half the wait and the whole, so that many hosts do not come at once.
         asked_s: what the other side asked for (Retry-After); heeded up to an hour.
     """
-    wait = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(failures - 1, 16)) * source.uniform(0.5, 1.0)
+    wait = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(failures - 1, 16)) * rng.uniform(0.5, 1.0)
     return max(wait, min(asked_s or 0.0, 3600.0))

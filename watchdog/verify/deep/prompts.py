@@ -7,13 +7,13 @@ COUNT = "Count from one to two hundred in words, one after the other."
 TELL = "Tell a story about a lighthouse and the sea."
 
 
-def long(source: random.Random, chars: int) -> str:
+def long(rng: random.Random, chars: int) -> str:
     """A list of about so many characters."""
-    lines = [_nonce(source)]
+    lines = [_nonce(rng)]
     size, number = len(lines[0]), 0
     while True:
         number += 1
-        street, boxes, shelf = source.randrange(1, 100), source.randrange(2, 1000), source.randrange(1, 60)
+        street, boxes, shelf = rng.randrange(1, 100), rng.randrange(2, 1000), rng.randrange(1, 60)
         line = f"Item {number}: the warehouse in street {street} keeps {boxes} boxes on shelf {shelf}."
         size += len(line) + 1
         if size > chars - len(QUESTION) - 1:
@@ -26,10 +26,10 @@ def asked(prefix: str) -> str:
     return f"{prefix}\n{QUESTION}"
 
 
-def short(source: random.Random, text: str) -> str:
+def short(rng: random.Random, text: str) -> str:
     """A short prompt."""
-    return f"{_nonce(source)} {text}"
+    return f"{_nonce(rng)} {text}"
 
 
-def _nonce(source: random.Random) -> str:
-    return f"[{source.getrandbits(64):016x}]"
+def _nonce(rng: random.Random) -> str:
+    return f"[{rng.getrandbits(64):016x}]"

@@ -41,14 +41,14 @@ class Deep:
         force: ask even though the server is busy, or does not tell.
     """
 
-    def __init__(self, seen: Seen, plan: Plan, clock: Clock, source: random.Random, lines: Lines, *, force: bool = False) -> None:
+    def __init__(self, seen: Seen, plan: Plan, clock: Clock, rng: random.Random, lines: Lines, *, force: bool = False) -> None:
         self._seen = seen
         self._plan = plan
         self._clock = clock
-        self._source = source
+        self._rng = rng
         self._lines = lines
         self._force = force
-        self._canary = Canary(seen.server, source, clock.now, lambda: seen.args)
+        self._canary = Canary(seen.server, rng, clock.now, lambda: seen.args)
         self._lookout = Lookout(ScrapeSource(Target(seen.server), clock).scrape)
         self._done = Done()
         self._prefix = ""
@@ -97,14 +97,14 @@ class Deep:
     # ---- the steps
 
     async def _cache(self) -> None:
-        self._prefix = prompts.asked(prompts.long(self._source, self._plan.prefix_chars))
+        self._prefix = prompts.asked(prompts.long(self._rng, self._plan.prefix_chars))
         answer = self._answer(CACHE)
         self._done.cold = await self._ask(self._prefix, answer)
         self._done.warm, self._done.warm_counted = await self._counting(self._prefix, answer)
 
     async def _speculation(self) -> None:
         begun = self._clock.now()
-        prompt = prompts.short(self._source, prompts.COUNT)
+        prompt = prompts.short(self._rng, prompts.COUNT)
         done = self._done
         done.drafted, done.drafted_counted = await self._counting(prompt, self._answer(SPECULATION), exactly=True)
         told = await self._lines(begun)
@@ -120,7 +120,7 @@ class Deep:
 
     async def _one_after_the_other(self) -> None:
         for _ in range(ROUNDS):
-            prompt = prompts.short(self._source, prompts.TELL)
+            prompt = prompts.short(self._rng, prompts.TELL)
             await self._ask(prompt, self._answer(LOAD), exactly=True, keep=self._done.load.append)
 
     async def _load_back(self) -> None:
@@ -133,7 +133,7 @@ class Deep:
         before = await self._lookout.values() or {}
         while self._done.filled < FILL * pool:
             chars = int(min(self._plan.filler_tokens, FILL * pool - self._done.filled + TEMPLATE_TOKENS) / per_char)
-            filler = prompts.asked(prompts.long(self._source, max(chars, 200)))
+            filler = prompts.asked(prompts.long(self._rng, max(chars, 200)))
             probe = await self._ask(filler, 1, worst=int(SPARE * len(filler) * per_char))
             told = probe.answer.prompt_tokens if probe.answer is not None else None
             self._done.filled += told or int(len(filler) * per_char)
