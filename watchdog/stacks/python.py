@@ -45,13 +45,14 @@ def program(places: Sequence[Path] = PLACES) -> Path:
     """
     for place in places:
         try:
-            for each in (place.resolve(strict=True), place.resolve(strict=True).parent):
+            real = place.resolve(strict=True)  # what is looked at is also what is run: a link may be turned in between
+            for each in (real, real.parent):
                 found = each.stat()
                 if found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                     raise NoStacksError(f"{each} can be changed by others than root, so it was not run")
         except OSError:
             continue
-        return place
+        return real
     raise NoStacksError(f"py-spy is not installed (looked for {', '.join(map(str, places))})")
 
 
