@@ -201,6 +201,19 @@ async def test_a_bundle_is_listed_read_and_fetched_whole(client: Client, watch: 
         assert len(tar.getnames()) == 2
 
 
+async def test_a_server_that_a_reload_takes_away_takes_nobody_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watches = [make_watch(tmp_path, "kimi"), make_watch(tmp_path, "glm")]
+    page = Page(source(watches))
+
+    async def reloads(_watch: Watch) -> list[object]:
+        watches[1:] = []
+        page.look()
+        return []
+
+    monkeypatch.setattr(page, "_incidents", reloads)
+    assert [s["name"] for s in (await page.status())["servers"]] == ["kimi", "glm"]
+
+
 async def test_links_pipes_and_strange_names_stay_out(client: Client, watch: Watch, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()

@@ -116,15 +116,16 @@ class Page:
     async def status(self) -> dict[str, Any]:
         """Everything at this moment; `at` is the wall clock of this machine, against which a reader reckons ages."""
         self.look()
+        # A reload may take a server away while we wait for a disk.
+        watches, lines = {w.server.name: w for w in self.source.watches()}, dict(self.timelines)
         answer = await self.source.status()
         now_at = self._now_at()
-        watches = {w.server.name: w for w in self.source.watches()}
         for server in answer.get("servers", []):
             watch = watches.get(server["name"])
             server["health"] = health(server, now_at)
             if watch is not None:
                 server["outlook"] = self._outlook(watch)
-                line = self.timelines[watch.server.name]
+                line = lines[watch.server.name]
                 server["timeline"] = line.view(watch)
                 past = [{"at": at(watch.clock, r.t), "what": r.what, "text": r.text, "reason": r.reason} for r in line.past]
                 server["diary"] = [*past, *server["diary"]][-REMARKS:]
