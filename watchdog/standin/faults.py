@@ -118,7 +118,8 @@ def write(directory: Path, name: str, settings: Settings) -> None:
         raise ValueError(f"no fault {name!r}; known are {', '.join(sorted(FAULTS))}, clear")
     directory.mkdir(parents=True, exist_ok=True)
     part = directory / f".{name}.{os.getpid()}"
-    part.write_text(json.dumps(settings))
+    with part.open("x") as file:  # whatever lies there already, such as a link of somebody else's, is not written into
+        file.write(json.dumps(settings))
     part.rename(directory / name)
 
 
