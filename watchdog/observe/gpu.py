@@ -151,10 +151,6 @@ class GpuSource:
         sources: intervals and limits.
         in_unit: whether a process (by pid) belongs to the watched server; None: unknown.
         environment: variables for the helper beside PATH, LD_LIBRARY_PATH and PYTHONPATH.
-
-    Attributes:
-        seen: the largest number of GPUs seen; expected where `gpus_expected` is 0. The daemon may carry it over its own
-            restart within one boot.
     """
 
     name = "gpu"
@@ -174,11 +170,12 @@ class GpuSource:
         self._helper: Helper | None = None
         self._doomed: Helper | None = None
         self.period_s = sources.gpu_interval_s + sources.gpu_limit_s
-        self.seen = 0
+        self._most = 0
+        """The largest number of GPUs seen: so many are expected where `gpus_expected` is 0."""
 
     @property
     def helper_pid(self) -> int | None:
-        """The living helper, for the status page and tests."""
+        """The living helper, for tests."""
         helper = self._helper or self._doomed
         return None if helper is None else helper.pid
 
@@ -225,7 +222,7 @@ class GpuSource:
             return self._failed("driver_timeout")
         if answer.error is not None:
             await self._drop()
-        self.seen = max(self.seen, answer.count or 0, len(answer.gpus))
+        self._most = max(self._most, answer.count or 0, len(answer.gpus))
         return Gpu(
             t=self._clock.now(),
             ok=answer.error is None,
@@ -250,7 +247,7 @@ class GpuSource:
         return Gpu(t=self._clock.now(), ok=False, error=error, expected=self._expected())
 
     def _expected(self) -> int | None:
-        return self._sources.gpus_expected or self.seen or None
+        return self._sources.gpus_expected or self._most or None
 
 
 def _pause(error: str | None) -> int:

@@ -130,8 +130,8 @@ class JournalSource:
     async def _learn(self, emit: Emit, beat: Beat) -> None:
         """Go back to the beginning of the life that is going on, and read it as far as the bounds allow."""
         waited_until = self._clock.now() + TARGET_LIMIT_S
-        while self._target.inv is None and self._clock.now() < waited_until:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        while self._target.inv is None and (left := waited_until - self._clock.now()) > 0:
+            await self._target.change(left)
         if not self._target.active or self._target.inv is None:
             return
         first = self._reader.first_of(life_matches(self._target.inv))
