@@ -270,7 +270,8 @@ async def test_an_order_that_was_not_begun_is_taken_back(tmp_path: Path, monkeyp
     made = left(tmp_path, monkeypatch, stage="evidence")
     assert made.watch.engine.ledger.restarts == []
     assert made.watch.engine.ledger.condemned is None
-    await made.responder.resume()
+    made.responder.resume()
+    assert made.responder._restart is None, "there is nothing to be seen through"
     assert made.restarts == []
     assert "judged anew" in made.said[0]
 
@@ -282,11 +283,25 @@ async def test_a_job_that_was_begun_is_seen_through(
     made = left(tmp_path, monkeypatch, stage="job", job="/job/7")
     made.outcome = outcome
     assert made.bus.owned == ["/job/7"], "known as ours before the unit's source can see it"
-    await made.responder.resume()
+    made.responder.resume()
+    await made.over()
     assert len(made.watch.engine.ledger.restarts) == counted
     assert made.restarts == [], "no second restart"
     order = made.on_disk().under_way
     assert (order.stage if order else None) == ("recovery" if counted else None)
+
+
+async def test_what_is_seen_through_is_given_up_with_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = left(tmp_path, monkeypatch, stage="job", job="/job/7")
+    monkeypatch.setattr(made.bus, "until_connected", lambda _: asyncio.sleep(3600))
+    made.responder.resume()
+    await asyncio.sleep(0)
+    made.responder.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await made.over()
+    order = made.on_disk().under_way
+    assert order is not None
+    assert order.stage == "job", "for whoever watches the server again"
 
 
 async def test_done_means_verified(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

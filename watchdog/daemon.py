@@ -193,7 +193,7 @@ class Daemon:
             self.people.meet(watch)
         server = Server(watch, responder)
         self.servers[settings.name] = server
-        self._tasks.create_task(responder.resume(), name=f"resume {settings.name}")
+        responder.resume()
         self._start_sources(server)
         self._ask_rights_now.set()
 

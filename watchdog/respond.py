@@ -330,13 +330,15 @@ class Responder:
         elif order.stage == "job" and order.job is not None:
             self._bus.own(order.job, "restart")
 
-    async def resume(self) -> None:
-        """See a restart through that the daemon before us had begun."""
-        watch = self._watch
-        order = watch.saved.under_way
-        if order is None or order.stage != "job":
-            return
-        outcome = None
+    def resume(self) -> None:
+        """Begin to see a restart through that the daemon before us had begun."""
+        order = self._watch.saved.under_way
+        if order is not None and order.stage == "job":
+            name = f"restart {self._watch.server.name}"
+            self._restart = self._tasks.create_task(self._see_through(order), name=name)
+
+    async def _see_through(self, order: UnderWay) -> None:
+        watch, outcome = self._watch, None
         stop_s, kill_s = patience(order.reason, watch.server.restart.stop_limit_s)
         while outcome is None:
             if not await self._bus.until_connected(BUS_LOOK_S):
