@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from watchdog import regular
 from watchdog.act.bundle_names import SUMMARY, named
-from watchdog.cli import screen
+from watchdog.cli import output, screen
 from watchdog.cli.exits import CANNOT, FAILED, OK, CommandError
 from watchdog.cli.link import state_dir
 from watchdog.cli.options import command, config_option, json_option, server_option
@@ -175,6 +175,7 @@ def export(args: argparse.Namespace) -> int:
     try:
         packed = pack(bundle)
         if args.output == "-":
+            output.stream()
             sys.stdout.buffer.write(packed)
             return OK
         if target.is_dir():

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from watchdog import regular
+from watchdog.cli import output
 from watchdog.cli.exits import CANNOT, OK, CommandError
 from watchdog.cli.options import command
 from watchdog.cli.screen import plain
@@ -42,6 +43,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the events; 0 if the record could be read, whatever was decided."""
+    output.stream()
     try:
         record = Record(Path(args.record))
         settings = settings_of(record.header, _table(args.config))

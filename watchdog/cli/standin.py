@@ -13,6 +13,11 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Hand everything over to the stand-in."""
+    return handed_over(args.rest)
+
+
+def handed_over(rest: list[str]) -> int:
+    """Run the stand-in with its own arguments."""
     from watchdog.standin import main  # noqa: PLC0415  # its server is not loaded for the other commands
 
-    return main(args.rest)
+    return main(rest)

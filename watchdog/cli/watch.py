@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from watchdog.cli import screen
+from watchdog.cli import output, screen
 from watchdog.cli.exits import OK, CommandError
 from watchdog.cli.link import asked
 from watchdog.cli.options import command, config_option, json_option, server_option
@@ -40,6 +40,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show it until interrupted."""
+    output.stream()
     if args.json:
         return _objects(args)
     live = sys.stdout.isatty()
