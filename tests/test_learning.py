@@ -10,6 +10,7 @@ from watchdog import config
 from watchdog import observation as o
 from watchdog.baseline import BaselineFile
 from watchdog.clock import FakeClock
+from watchdog.judge.verdict import Status
 from watchdog.learning import AFTER_S, Learner, RefusedError
 from watchdog.watch import Watch
 
@@ -84,6 +85,20 @@ async def test_the_first_verified_life_becomes_the_baseline(world: World, tmp_pa
 async def test_a_life_that_answered_nothing_is_no_model(world: World, tmp_path: Path) -> None:
     world.start()
     world.serve(answered=False)
+    await world.learner.keep()
+    assert not (tmp_path / "baseline.json").exists()
+    with pytest.raises(RefusedError, match="not verified"):
+        world.learner.accept("learn", changed_too=False)
+
+
+async def test_a_life_in_doubt_is_no_model(world: World, tmp_path: Path) -> None:
+    """It answered once, and then a probe in vain: whether it hangs is not known yet."""
+    world.start()
+    world.serve()
+    world.clock.advance(25.0)
+    world.watch.take(o.Probe(t=world.t, inv=INV, probe="health", outcome="timeout", total_s=20.0, limit_s=20.0))
+    world.watch.tick()
+    assert world.watch.engine.conditions["SchedulerProgressing"].status is Status.UNKNOWN
     await world.learner.keep()
     assert not (tmp_path / "baseline.json").exists()
     with pytest.raises(RefusedError, match="not verified"):

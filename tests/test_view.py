@@ -125,6 +125,35 @@ def test_users_that_are_served_prove_no_life_whose_answers_make_no_sense(watch: 
     assert server_view(watch)["verified"] is proven
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "reason", "well"),
+    [
+        ("SchedulerProgressing", Status.TRUE, "Moving", True),
+        ("SchedulerProgressing", Status.FALSE, "Hung", False),
+        ("SchedulerProgressing", Status.UNKNOWN, "Silent", False),
+        ("SchedulerProgressing", Status.UNKNOWN, "ProbeFailed", False),
+        ("SchedulerProgressing", Status.UNKNOWN, "Blind", False),
+        ("SchedulerProgressing", Status.UNKNOWN, "NoEndpoint", True),
+        ("RequestsCompleting", Status.UNKNOWN, "CanariesFail", False),
+        ("RequestsCompleting", Status.UNKNOWN, "NothingSeen", True),
+        ("AnswersSane", Status.UNKNOWN, "CanaryErrors", False),
+        ("AnswersSane", Status.UNKNOWN, "OddAnswer", True),  # of which no more is known than that a word is missing
+        ("AnswersSane", Status.UNKNOWN, "AnsweredLongAgo", True),
+        ("ProbesAccepted", Status.UNKNOWN, "SomeRefused", True),
+        ("MemoryHolds", Status.FALSE, "MemoryLeak", True),
+    ],
+)
+def test_a_server_in_doubt_is_not_verified(watch: Watch, kind: str, status: Status, reason: str, well: bool) -> None:
+    """What speaks against it without sufficing for a finding was taken for well: incidents ended in the middle of a hang."""
+    start(watch, "[2026-02-25 03:08:00] The server is fired up and ready to roll!")
+    answer = Answer(text="Paris.", finish_reason="stop")
+    watch.take(Probe(t=3.0, inv=INV, probe="chat", outcome="ok", status=200, total_s=0.2, answer=answer, expects="Paris"))
+    watch.tick()
+    assert server_view(watch)["verified"]
+    watch.engine.conditions[kind] = Condition(type=kind, status=status, reason=reason, message="said")
+    assert server_view(watch)["verified"] is well
+
+
 def test_what_a_former_life_answered_is_not_shown_of_this_one(watch: Watch) -> None:
     start(watch)
     for inv, probe, outcome in (("0" * 32, "chat", "ok"), (INV, "health", "refused")):

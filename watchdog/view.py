@@ -7,7 +7,7 @@ import msgspec
 from watchdog.act import redact
 from watchdog.clock import rfc3339
 from watchdog.incidents import Incident
-from watchdog.judge import pool
+from watchdog.judge import pool, proof
 from watchdog.judge.facts import Facts
 from watchdog.judge.sentence import doubts
 from watchdog.judge.verdict import WORST, Status
@@ -129,21 +129,10 @@ def broken(watch: Watch) -> list[str]:
 
 
 def verified(watch: Watch) -> bool:
-    """Whether this life is proven: ready, answered by a canary or real traffic, and nothing that matters speaks against it."""
+    """Whether this life is proven: ready, answered by a canary or real traffic, and nothing that matters against it."""
     f = watch.engine.facts
-    if not f.life.proven or f.life.phase().value != "serving" or f.life.dying_at is not None:
-        return False
-    # A request that may have ended before it was ready is its own warm-up: that comes to no key and no proxy.
-    ready, ended = f.life.ready_at, f.work.surely_ended_at
-    served = f.work.ends_seen and ready is not None and ended is not None and ended >= ready
-    # Users are served, but with what? Of a word that is missing the question may be to blame, of other oddities not.
-    odd = f.answers.run is not None and f.answers.run.odd > 0
-    answered = f.answers.last_good_at is not None or (served and not odd)
-    if not watch.server.probe.chat or not watch.server.endpoint:
-        answered = True
-    bad = ("UnitActive", "ProcessesPresent", "SchedulerProgressing", "RequestsCompleting", "AnswersSane", "FootprintAsAnnounced")
-    conditions = watch.engine.conditions
-    return answered and not any(kind in conditions and conditions[kind].status is Status.FALSE for kind in bad)
+    unasked = not watch.server.probe.chat or not watch.server.endpoint
+    return proof.serving(f) and (unasked or proof.answered(f)) and proof.against(f, watch.engine.conditions) is None
 
 
 def _unit(watch: Watch) -> dict[str, Any] | None:

@@ -78,7 +78,7 @@ def unknown(view: dict[str, Any]) -> bool:
 
 def lacking(view: dict[str, Any]) -> str:
     """What keeps a server from being verified."""
-    if view["phase"] != "serving" or view["wrong"]:
+    if view["phase"] != "serving" or view["wrong"] or view.get("doubts"):
         return str(view["sentence"])
     return f"{view['sentence']}, but {'no canary was answered yet' if view['proven'] else 'it was not seen to become ready'}"
 
