@@ -210,6 +210,29 @@ async def test_a_new_life_discards_what_is_in_flight() -> None:
         assert w.of("chat") == w.of("health") == [], "nothing of the old life was told"
 
 
+@pytest.mark.parametrize(("began", "outcome"), [(-60.0, "ok"), (60.0, "skipped")])
+async def test_what_was_asked_before_the_unit_was_looked_at(began: float, outcome: str) -> None:
+    """In the daemon's first second the life has no name yet. To learn it is no restart; only a later start is one."""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def waits(request: bytes, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await go.wait()
+        await says(reply(200))(request, writer)
+
+    async with talking(serving(health=waits)) as talker:
+        target = Target(talker.server(probe={**FAST}))
+        clock = BootClock()
+        probing = asyncio.create_task(EndpointSource(target, clock, random.Random(1)).probe_now("health"))
+        await asked.wait()
+        target.inv, target.active, target.known, target.since = "life1", True, True, clock.now() + began
+        target.tell()
+        await asyncio.wait({probing}, timeout=5 * endpoint.LOOK_S)  # it looks meanwhile
+        go.set()
+        probe = await probing
+    assert (probe.outcome, probe.inv) == (outcome, "life1")
+
+
 async def test_probe_now_without_a_running_source() -> None:
     async with talking(serving()) as talker:
         w = Watched(talker, {})

@@ -9,6 +9,8 @@ waits for its 60 s does not silence the others. /health beside a canary loses no
 import asyncio
 import random
 
+import msgspec
+
 from watchdog.clock import Clock
 from watchdog.observation import Probe
 from watchdog.observe.canary import Canary
@@ -200,7 +202,7 @@ class _Lane:
     async def _ask(self, kind: str) -> Probe | None:
         """One probe; None if the server's life ended meanwhile, so that the answer means nothing."""
         target, clock = self._of.target, self._of.clock
-        inv, begun = target.inv, clock.now()
+        inv, known, begun = target.inv, target.known, clock.now()
         if kind in COSTLY:
             self._of.budget.spend(begun)
         task = asyncio.create_task(self._of.canary.ask(kind, inv))
@@ -209,6 +211,10 @@ class _Lane:
             while not task.done():
                 await asyncio.wait({task}, timeout=LOOK_S)
                 self._beat()
+                if target.known and not known:
+                    known = True
+                    if target.since is None or target.since <= begun:
+                        inv = target.inv  # the life that was asked has got its name, no more
                 if target.inv != inv and not task.done():
                     return None
         finally:
@@ -216,7 +222,7 @@ class _Lane:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
-        probe = task.result()
+        probe = msgspec.structs.replace(task.result(), inv=inv)
         if target.inv == inv and kind in self._paces:
             self._learn(kind, probe, begun)
         return probe
