@@ -34,6 +34,20 @@ def test_a_hang_that_was_cured() -> None:
     assert made.open is None and not look(made, 9999.0)
 
 
+def test_what_it_cost_counts_from_what_the_finding_names() -> None:
+    """It is found after a patience of minutes, in which users were not served either."""
+    made = Incidents([])
+    made.decided(100.0, intent(Action.DIAGNOSE, "SchedulerSilent", Severity.WARNING), "diagnose", well=False, since=20.0)
+    made.decided(160.0, intent(Action.RESTART), "restart", well=False, since=19.0)
+    made.decided(161.0, intent(Action.ALERT, "Other", Severity.WARNING), "alert", well=False)
+    made.done(300.0, "verified")
+    assert look(made, 300.0 + SETTLE_S)
+    assert (made.all[0].begun, made.all[0].ended) == (19.0, 300.0)
+
+    made.decided(400.0, intent(Action.RESTART), "restart", well=False, since=200.0)
+    assert made.all[1].begun == 300.0, "no moment belongs to two"
+
+
 def test_a_suspicion_that_passes_by_itself() -> None:
     made = Incidents([])
     made.decided(0.0, intent(Action.DIAGNOSE, "SchedulerSilent", Severity.WARNING), "diagnose", well=True)

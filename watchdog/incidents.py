@@ -24,7 +24,7 @@ class Incident(msgspec.Struct, kw_only=True):
     """One incident; moments are on the daemon's clock.
 
     Attributes:
-        begun: when it was first decided on.
+        begun: when it began, as far as what was decided on tells; else when it was first decided on.
         reason: CamelCase word for its cause.
         cause: one sentence with the evidence.
         action: the decision that named the cause.
@@ -72,8 +72,16 @@ class Incidents:
         """The one that lasts; None while all is well."""
         return self.all[-1] if self.all and self.all[-1].ended is None else None
 
-    def decided(self, t: float, intent: Intent, text: str, *, well: bool) -> bool:
-        """Take in a decision; True if it begins an incident: something is done, withheld, critical, or the server is not well."""
+    def decided(self, t: float, intent: Intent, text: str, *, well: bool, since: float | None = None) -> bool:
+        """Take in a decision; True if it begins an incident: something is done, withheld, critical, or the server is not well.
+
+        Args:
+            t: now.
+            intent: what was decided.
+            text: the same, for its list of deeds.
+            well: whether the server is proven to serve.
+            since: when that began which was decided on; None where that is not known.
+        """
         action = intent.action
         if action is Action.CLEAR:
             return False
@@ -88,6 +96,9 @@ class Incidents:
             del self.all[:-KEPT]
         elif RANK.index(action) > RANK.index(lasting.action):
             lasting.reason, lasting.cause, lasting.action = intent.reason, intent.message, action
+        if since is not None:
+            over = next((i.ended for i in reversed(self.all) if i.ended is not None), None)
+            lasting.begun = min(lasting.begun, since if over is None else max(since, over))
         if action is Action.ALERT and intent.severity is Severity.CRITICAL and intent.reason not in lasting.standing:
             lasting.standing.append(intent.reason)
         self.done(t, text)

@@ -11,6 +11,7 @@ from watchdog.act.followed import Followed
 from watchdog.act.restart import patience, restart, see_through
 from watchdog.act.scene import Scene
 from watchdog.background import Background
+from watchdog.judge.onset import onset
 from watchdog.judge.verdict import Action, Intent, Severity, Want
 from watchdog.observation import Acted
 from watchdog.people import People
@@ -108,7 +109,8 @@ class Responder:
             mode=watch.mode,
         )
         watch.note(t, event, f"{word}: {intent.message}", intent.reason)
-        if watch.incidents.decided(t, intent, f"{word} ({intent.reason})", well=verified(watch)):
+        since = onset(watch.engine, intent)
+        if watch.incidents.decided(t, intent, f"{word} ({intent.reason})", well=verified(watch), since=since):
             self._followed.begin()
         if intent.action in (Action.RESTART, Action.WITHHOLD):
             self._follow(t, f"{word} ({intent.reason}): {intent.message}")
