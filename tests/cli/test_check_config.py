@@ -127,8 +127,11 @@ def test_folders_that_cannot_be_used_are_warned_of(
     there.mkdir()
     monkeypatch.setattr(check_config.os, "access", lambda path, mode: Path(path) != there)
 
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+
     def warned(state: str) -> str:
-        file.write_text(f'[daemon]\nstate_dir = "{state}"\nruntime_dir = "{tmp_path}"\n{GOOD}')
+        file.write_text(f'[daemon]\nstate_dir = "{state}"\nruntime_dir = "{run_dir}"\n{GOOD}')
         assert run(file) == 0
         return capsys.readouterr().out.splitlines()[0]
 
@@ -174,3 +177,45 @@ def test_a_page_that_others_can_reach(
     file.write_text(f'[web]\nenabled = {str(enabled).lower()}\nhost = "{host}"\n{GOOD}')
     assert run(file) == 0
     assert ("web.host" in capsys.readouterr().out) is warned
+
+
+def test_one_folder_for_both_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f'[daemon]\nstate_dir = "{tmp_path}"\nruntime_dir = "{tmp_path}/"\n{GOOD}')
+    assert run(file) == 0
+    assert capsys.readouterr().out.startswith(f'warning: daemon.runtime_dir = "{tmp_path}/": is the state_dir too')
+
+
+@pytest.mark.parametrize(
+    ("key", "content", "said"),
+    [
+        ("webhook_headers_file", b"X: \xff\n", "{file} is not UTF-8 text; save it as UTF-8"),
+        ("alertmanager_headers_file", b"X-A: b\r\nnothing\n", "{file}, line 2, is not of the form Name: value; mend it"),
+        ("apprise_urls_file", b"ntfy://\xff\n", "{file} is not UTF-8 text; save it as UTF-8"),
+        ("ca_file", b"", "the CA file {file} cannot be used: it is empty; it must be PEM and readable"),
+    ],
+)
+def test_a_file_that_a_channel_cannot_use_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, content: bytes, said: str
+) -> None:
+    file, secret = tmp_path / "c.toml", tmp_path / "secret"
+    secret.write_bytes(content)
+    file.write_text(f'[alert]\n{key} = "{secret}"\n{GOOD}')
+    assert run(file) == 0
+    assert f"warning: alert.{key}: {said.format(file=secret)}\n" in capsys.readouterr().out
+
+
+def test_the_file_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(GOOD)
+    assert run(file, "--config", str(file)) == 2
+    assert capsys.readouterr().err.startswith("sglang-watchdog check-config: name one file: ")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["check-config", ""])
+    assert ended.value.code == 2
+    assert "the name of a file is empty" in capsys.readouterr().err
+
+
+def test_a_fault_of_the_whole_file_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path) == 78
+    assert capsys.readouterr().out.startswith(f"fault: {tmp_path} is a folder, not a file; ")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from watchdog.cli import screen
-from watchdog.cli.exits import OK, USAGE
-from watchdog.cli.options import DEFAULT_CONFIG, command, json_option
+from watchdog.cli.exits import OK, USAGE, CommandError
+from watchdog.cli.options import DEFAULT_CONFIG, command, file_name, json_option
 
 if TYPE_CHECKING:
     from watchdog import config
@@ -30,8 +30,14 @@ def add(commands: Any) -> None:
         "Exit status: 0 it can be used, 78 it cannot.",
         "sglang-watchdog check-config ./sglang-watchdog.toml && systemctl reload sglang-watchdog",
     )
-    p.add_argument("file", nargs="?", metavar="FILE", help=f"the configuration file (default: --config, or {DEFAULT_CONFIG})")
-    p.add_argument("--config", metavar="FILE", default=DEFAULT_CONFIG, help=argparse.SUPPRESS)
+    p.add_argument(
+        "file",
+        nargs="?",
+        type=file_name,
+        metavar="FILE",
+        help=f"the configuration file (default: --config, or {DEFAULT_CONFIG})",
+    )
+    p.add_argument("--config", type=file_name, metavar="FILE", help=argparse.SUPPRESS)
     json_option(p)
     p.set_defaults(run=run)
 
@@ -40,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
     """Print faults and warnings."""
     from watchdog import config  # noqa: PLC0415  # loaded for this command only
 
-    path = args.file or args.config
+    if args.file and args.config:
+        raise CommandError(f"name one file: {args.file} or --config {args.config}")
+    path = args.file or args.config or DEFAULT_CONFIG
     faults: list[config.Fault] = []
     warnings: list[config.Fault] = []
     try:
@@ -66,7 +74,8 @@ def _print(path: str, faults: "list[config.Fault]", warnings: "list[config.Fault
     on = screen.colours()
     for kind, word, found in (("bad", "fault", faults), ("odd", "warning", warnings)):
         for each in found:
-            print(f"{screen.paint(word, kind, on)}: {screen.plain(str(each))}")
+            said = str(each) if each.key else f"{path} {each}"
+            print(f"{screen.paint(word, kind, on)}: {screen.plain(said)}")
     if faults:
         count = f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'}"
         print(f"{screen.plain(path)} cannot be used: {count}")
@@ -85,6 +94,9 @@ def unusable_folders(whole: "config.Config") -> "list[config.Fault]":
         wrong = _unusable(Path(value), by_systemd=str(Path(value).parent) == parent, setting=setting)
         if wrong is not None:
             found.append(config.Fault(f"daemon.{key}", f'"{value}"', *wrong))
+    if Path(whole.daemon.runtime_dir) == Path(whole.daemon.state_dir):
+        problem = "is the state_dir too, and what systemd or a boot clears away of the one would be lost in the other"
+        found.append(config.Fault("daemon.runtime_dir", f'"{whole.daemon.runtime_dir}"', problem, "give each its own"))
     return found
 
 
@@ -131,11 +143,28 @@ def missing_files(whole: "config.Config") -> "list[config.Fault]":
             found.append(config.Fault(f"{where}.ca_file", server.ca_file, *_problem_and_cure(str(e))))
     for key in ("webhook_headers_file", "alertmanager_headers_file", "apprise_urls_file", "ca_file"):
         name = getattr(whole.alert, key)
-        if "/" in name and not os.access(name, os.R_OK):
-            found.append(
-                config.Fault(f"alert.{key}", name, "cannot be read from here", "make it readable for the watchdog's user")
-            )
+        if "/" in name and (said := _unusable_for_alerts(key, name)):
+            found.append(config.Fault(f"alert.{key}", "", *_problem_and_cure(said)))
     return found
+
+
+def _unusable_for_alerts(key: str, name: str) -> str:
+    """Why a channel cannot use a file; "" if it can."""
+    from watchdog import certificates  # noqa: PLC0415
+    from watchdog.act.alerts import http  # noqa: PLC0415
+
+    try:
+        if key == "ca_file":
+            certificates.trusting(name)
+        elif key == "apprise_urls_file":
+            http.read_file(name)
+        else:
+            http.read_headers(name)
+    except http.SendError as e:
+        return str(e)
+    except OSError as e:
+        return f"the CA file {name} cannot be used: {e.strerror or e}; it must be PEM and readable"
+    return ""
 
 
 def open_page(whole: "config.Config") -> "list[config.Fault]":

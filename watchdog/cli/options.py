@@ -42,9 +42,22 @@ def command(commands: Any, name: str, summary: str, text: str, example: str) -> 
     return parser
 
 
+def file_name(text: str) -> str:
+    """The name of a file: none that a script's empty variable made.
+
+    Raises:
+        argparse.ArgumentTypeError: it is empty.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("the name of a file is empty")
+    return text
+
+
 def config_option(p: argparse.ArgumentParser) -> None:
     """`--config FILE`."""
-    p.add_argument("--config", metavar="FILE", default=DEFAULT_CONFIG, help="the configuration file (default: %(default)s)")
+    p.add_argument(
+        "--config", type=file_name, metavar="FILE", default=DEFAULT_CONFIG, help="the configuration file (default: %(default)s)"
+    )
 
 
 def json_option(p: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from watchdog.cli import screen
 from watchdog.cli.exits import FAILED, OK
 from watchdog.cli.explained import explained, restart
 from watchdog.cli.link import asked
-from watchdog.cli.options import command, config_option, json_option, server_option
+from watchdog.cli.options import command, config_option, file_name, json_option, server_option
 from watchdog.cli.panel import ill, panel, refused
 
 
@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
         "Exit status: 0 it was told, 2 the daemon cannot be asked or the record cannot be read.",
         "sglang-watchdog explain --server kimi\nsglang-watchdog explain --record night.jsonl.gz --at 2026-01-14T02:30:00Z",
     )
-    p.add_argument("--record", metavar="FILE", help="a flight record instead of the daemon")
+    p.add_argument("--record", type=file_name, metavar="FILE", help="a flight record instead of the daemon")
     p.add_argument("--at", metavar="TIME", help="the moment (default: now, or the end of the record)")
     config_option(p)
     server_option(p)

@@ -15,7 +15,7 @@ from watchdog.config.keys import (
     Sources,
     Web,
 )
-from watchdog.config.reading import ConfigError, Fault, load, parse
+from watchdog.config.reading import ConfigError, Fault, load, parse, read
 
 __all__ = [
     "Alerting",
@@ -35,4 +35,5 @@ __all__ = [
     "Web",
     "load",
     "parse",
+    "read",
 ]

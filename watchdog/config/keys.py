@@ -100,7 +100,9 @@ class Metrics(Section, frozen=True, kw_only=True):
     """The scrape of the server's Prometheus endpoint."""
 
     enabled: Annotated[bool, _doc("Whether GET /metrics is scraped; a server without it is a supported case.")] = True
-    path: Annotated[str, _text("^/", 'a path that begins with "/"'), _doc("The path of the endpoint.")] = "/metrics"
+    path: Annotated[str, _text("^/[!-~]*$", 'a path that begins with "/", without blanks'), _doc("The path of the endpoint.")] = (
+        "/metrics"
+    )
     interval_s: Annotated[Seconds, _doc("Between two scrapes, in seconds.")] = 10.0
     limit_s: Annotated[Seconds, _doc("Deadline of one scrape, in seconds.")] = 5.0
 
@@ -263,7 +265,11 @@ class Server(Section, frozen=True, kw_only=True):
         _doc("The systemd unit of the server."),
     ]
     base_url: Annotated[str, _doc("Where its API is, without /v1; each server has its own.")] = "http://127.0.0.1:30000"
-    model: Annotated[str, _doc("The served model name to ask for; empty: the first of GET /v1/models.")] = ""
+    model: Annotated[
+        str,
+        _text(r"^[^\x00-\x1f\x7f]*$", "a name without control characters"),
+        _doc("The served model name to ask for; empty: the first of GET /v1/models."),
+    ] = ""
     api_key_file: Annotated[
         str,
         _SECRET_FILE,

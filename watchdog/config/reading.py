@@ -5,6 +5,8 @@ sections [probe], [metrics], [judge] and [restart] hold for every server; a serv
 """
 
 import difflib
+import ipaddress
+import math
 import re
 import stat
 import tomllib
@@ -16,8 +18,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from watchdog.config import profile
-from watchdog.config.keys import Config, Probing, Restarting, Section, Server
-from watchdog.config.words import bare, choices, expected, printable, section_of, shown, wrong
+from watchdog.config.keys import Config, Probing, Restarting, Section, Server, Web
+from watchdog.config.words import bare, choices, expected, printable, section_of, shown, sort_of, wrong
 
 MAX_BYTES = 1 << 20
 RUNTIME_DIR_BYTES = 107 - len("/control.sock")
@@ -25,6 +27,11 @@ RESERVED = ("alerts",)
 """Folders of the state directory that belong to no server."""
 OURSELVES = "sglang-watchdog.service"
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")
+UNIT = re.compile(
+    r"[A-Za-z0-9:_.\\@-]+(?<!@)\.(service|socket|target|mount|automount|swap|device|path|timer|slice|scope)", re.ASCII
+)
+"""The full name of a unit (systemd.unit(5)); a template is none."""
+HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?", re.ASCII)
 SHARED_SECTIONS = ("probe", "metrics", "judge", "restart")
 
 
@@ -58,10 +65,19 @@ class ConfigError(Exception):
 
 
 def load(path: Path) -> Config:
-    """Read and check a configuration file (TOML 1.0, UTF-8, at most 1 MiB).
+    """Read and check a configuration file.
 
     Raises:
         ConfigError: with every fault that was found; also for a file that cannot be read or is no TOML.
+    """
+    return parse(read(path), str(path))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The tables of a configuration file (TOML 1.0, UTF-8, at most 1 MiB), unchecked.
+
+    Raises:
+        ConfigError: it cannot be read or is no TOML.
     """
     raw = b""
     try:
@@ -79,8 +95,7 @@ def load(path: Path) -> Config:
     except UnicodeDecodeError as e:
         line = raw[: e.start].count(b"\n") + 1
         raise _unreadable(path, f"is not UTF-8 text (line {line})", "save it as UTF-8") from e
-    table = _table(path, text)
-    return parse(table, str(path))
+    return _table(path, text)
 
 
 def _table(path: Path, text: str) -> dict[str, Any]:
@@ -125,8 +140,11 @@ def parse(table: dict[str, Any], source: str = "configuration", *, need_servers:
     config: Config = _convert(Config, table, "", faults)
     _check_budgets(config.restart, table, "", faults)
     _check_profile(config.probe, "", faults)
+    _check_template(config.probe, "", faults)
     _check_alert_addresses(config, faults)
     _check_runtime_dir(config.daemon.runtime_dir, faults)
+    _check_deps(config.sources.deps, faults)
+    _check_web(config.web, config.servers, faults)
     if need_servers and not table.get("servers"):
         faults.append(Fault("servers", "", "no server is configured", "add a [[servers]] table with name and unit"))
     _check_servers(config.servers, faults)
@@ -205,12 +223,31 @@ def _convert_value(kind: Any, value: Any, name: str, faults: list[Fault]) -> Any
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
         cure = f"write {expected(kind)}"
+        if isinstance(value, dict) and (bad := _bad_entries(kind, value)):
+            cure = "write text in quotes, a number, true or false"
+            faults.extend(Fault(f"{name}.{printable(key)}", shown(value[key], key), _misfit(value[key]), cure) for key in bad)
+            return None
         near = difflib.get_close_matches(value, choices(kind), n=1) if isinstance(value, str) else []
         if near:
             cure += f'; did you mean "{near[0]}"?'
         said = repr(value) if isinstance(value, float) and bare(kind) is int else shown(value, name)
         faults.append(Fault(name, said, wrong(value, kind), cure))
         return None
+
+
+def _bad_entries(kind: Any, table: dict[str, Any]) -> list[str]:
+    """The keys of a table whose values are of no sort that it takes."""
+    found = []
+    for key, value in table.items():
+        try:
+            msgspec.convert({key: value}, kind)
+        except msgspec.ValidationError:
+            found.append(key)
+    return found
+
+
+def _misfit(value: Any) -> str:
+    return "is too large" if isinstance(value, int) else f"is {sort_of(value)}"
 
 
 def _unknown(kind: type[Section], key: str, value: Any, name: str) -> Fault:
@@ -268,6 +305,44 @@ def _check_profile(probe: Probing, where: str, faults: list[Fault]) -> None:
         faults.append(Fault(f"{where}probe.profile", shown(probe.profile), str(e), cure))
 
 
+def _check_template(probe: Probing, where: str, faults: list[Fault]) -> None:
+    """What is sent as JSON, which knows neither nan nor inf."""
+    for key, value in (probe.chat_template_kwargs or {}).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            name = f"{where}probe.chat_template_kwargs.{printable(key)}"
+            faults.append(Fault(name, shown(value), "is not a number", "write a finite number, or remove it"))
+
+
+def _check_deps(units: list[str], faults: list[Fault]) -> None:
+    for unit in units:
+        if not UNIT.fullmatch(unit):
+            cure = 'write its full name, such as "nvidia-fabricmanager.service"'
+            faults.append(Fault("sources.deps", shown(unit), "is no full name of a unit", cure))
+
+
+def _check_web(web: Web, servers: list[Server], faults: list[Fault]) -> None:
+    """What is listened on: an address or a name, and a port that no server has."""
+    if web.host and not _is_host(web.host):
+        faults.append(Fault("web.host", shown(web.host), "is no address and no host name", 'write it like "127.0.0.1"'))
+    if not web.enabled or not web.port:
+        return
+    own = ("localhost" if web.host in LOOPBACK else web.host, web.port)
+    for i, server in enumerate(servers):
+        if _address(server) == own:
+            problem = f"is the port of servers[{_label({'name': server.name}, i)}] too"
+            faults.append(Fault("web.port", shown(web.port), problem, "give the page a port of its own"))
+
+
+def _is_host(host: str) -> bool:
+    if ":" not in host and not re.fullmatch(r"[0-9.]+", host):
+        return HOST_NAME.fullmatch(host) is not None
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_runtime_dir(value: str, faults: list[Fault]) -> None:
     """A socket lies in it, whose path the kernel limits (unix(7): 107 bytes)."""
     size = len(value.encode("utf-8", "replace"))
@@ -309,6 +384,7 @@ def _check_servers(servers: list[Server], faults: list[Fault]) -> None:
             faults.append(Fault(f"servers[{label}].base_url", shown(server.base_url), problem, "give each server its own port"))
         _check_base_url(f"servers[{label}].base_url", server.base_url, faults)
         _check_profile(server.probe, f"servers[{label}].", faults)
+        _check_template(server.probe, f"servers[{label}].", faults)
         if server.ca_file and not server.base_url.startswith("https://"):
             cure = "remove it, or begin base_url with https://"
             faults.append(Fault(f"servers[{label}].ca_file", shown(server.ca_file), "has no meaning for an http server", cure))

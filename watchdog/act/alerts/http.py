@@ -94,7 +94,7 @@ def read_file(name: str) -> str:
     except OSError as e:
         raise SendError(f"{path} cannot be read: {e.strerror}; make it readable for the watchdog's user") from None
     except UnicodeDecodeError:
-        raise SendError(f"{path} is not UTF-8 text") from None
+        raise SendError(f"{path} is not UTF-8 text; save it as UTF-8") from None
 
 
 def read_headers(name: str) -> dict[str, str]:
@@ -111,7 +111,7 @@ def read_headers(name: str) -> dict[str, str]:
             continue
         key, colon, value = line.partition(":")
         if not colon or not key.strip() or not (key.strip() + value.strip()).isprintable() or " " in key.strip():
-            raise SendError(f"{name}, line {number}, is not of the form Name: value")
+            raise SendError(f"{name}, line {number}, is not of the form Name: value; mend it")
         headers[key.strip()] = value.strip()
     return headers
 
