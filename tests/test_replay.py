@@ -157,3 +157,27 @@ def test_a_file_that_is_no_gzip_is_called_so(tmp_path: Path) -> None:
         replay.Record(file_of(tmp_path, HEADER + at(1), "r.jsonl.gz"))
     with pytest.raises(replay.RecordError, match="is empty"):
         replay.Record(file_of(tmp_path, b"", "r.jsonl.gz"))
+
+
+def test_a_second_header_is_called_so(tmp_path: Path) -> None:
+    times, skipped = read(tmp_path, at(1), HEADER, at(0), at(2))
+    assert times == [1.0, 2.0]
+    assert skipped == {"a second header: two records in one file": 3, "goes back in time": 4}
+
+
+def test_an_end_before_the_last_observation_is_a_doubt(tmp_path: Path) -> None:
+    header = HEADER.rstrip().removesuffix(b"}") + b', "until": 3}\n'
+    record = replay.Record(file_of(tmp_path, header + at(1) + at(5)))
+    *_, end = replay.replay(record, replay.settings_of(record.header))
+    assert end["t"] == 5.0
+    assert [doubt.partition(": ")[2] for doubt in record.doubts] == [
+        "until 3 is not used: after the last t, 5, it goes back in time"
+    ]
+
+
+def test_a_moment_that_is_none_is_a_doubt_in_plain_words(tmp_path: Path) -> None:
+    record = replay.Record(
+        file_of(tmp_path, b'{"record":"flight","version":1,"server":"x","started":"2026-01-01T00:00:00+99:00"}\n')
+    )
+    (doubt,) = record.doubts
+    assert "is no moment (it is written like 2026-01-14T02:00:00Z)" in doubt

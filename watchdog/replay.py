@@ -37,11 +37,14 @@ def moment_of(started: str) -> str:
     """A header's `started` with its zone, which is UTC where none is written; "" where it is not known.
 
     Raises:
-        ValueError: it is no moment, or none of the years 1970 to 2999.
+        ValueError: it is no moment, or none of the years 1970 to 2999; the message says so.
     """
     if not started:
         return ""
-    moment = datetime.fromisoformat(started)
+    try:
+        moment = datetime.fromisoformat(started)
+    except ValueError as e:
+        raise ValueError("it is written like 2026-01-14T02:00:00Z") from e
     if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
         raise ValueError(f"its year is not within {EARLIEST_YEAR} and {LATEST_YEAR}")
     return started if moment.tzinfo is not None else f"{moment.isoformat()}Z"
@@ -167,11 +170,14 @@ class Record:
     @staticmethod
     def _why(line: bytes, e: msgspec.ValidationError) -> str:
         try:
-            kind = msgspec.json.decode(line, type=dict[str, Any]).get("kind")
+            found = msgspec.json.decode(line, type=dict[str, Any])
         except RecursionError:
             return "nested too deeply"
         except NOT_JSON:
             return "no JSON object"
+        if "record" in found:
+            return "a second header: two records in one file"
+        kind = found.get("kind")
         known = isinstance(kind, str) and kind in KINDS
         return f"{kind}: {e}"[:120] if known else f"unknown kind {kind!r}"[:80]
 
@@ -187,21 +193,42 @@ def _wrong_time(t: float, last: float | None) -> str:
     return f"jumps by {(t - last) / DAY_S:.6g} days" if t - last > MAX_JUMP_S else ""
 
 
-def settings_of(header: Header, table: dict[str, Any] | None = None) -> Settings:
+def settings_of(header: Header, table: dict[str, Any] | None = None, source: str = "") -> Settings:
     """The settings that a record is judged with: the defaults, the header's, then those of `table`.
 
+    Args:
+        header: of the record.
+        table: of a configuration file.
+        source: the name of that file, for messages.
+
     Raises:
-        config.ConfigError: the header or the table has a key or value that is not allowed.
+        RecordError: the header has a key or value that is not allowed.
+        config.ConfigError: the table has one.
     """
     merged: dict[str, Any] = {}
     for layer in (header.config, table or {}):
         for key, value in layer.items():
             old = merged.get(key)
             merged[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
-    parsed = config.parse(merged, "the record's config", need_servers=False)
+    try:
+        parsed = config.parse(merged, source, need_servers=False)
+    except config.ConfigError as e:
+        own_faults = e.faults if table is None else _faults(header.config)
+        if own_faults:
+            said = " | ".join(map(str, own_faults))
+            raise RecordError(f"the record's header cannot be used: in its config, {said}") from e
+        raise
     own = next((s for s in parsed.servers if s.name == header.server), None)
     judge, restart = (own.judge, own.restart) if own is not None else (parsed.judge, parsed.restart)
     return Settings(judge=judge, restart=restart, tick_s=parsed.daemon.tick_s)
+
+
+def _faults(table: dict[str, Any]) -> list[config.Fault]:
+    try:
+        config.parse(table, need_servers=False)
+    except config.ConfigError as e:
+        return e.faults
+    return []
 
 
 def config_of(settings: Settings) -> dict[str, Any]:
@@ -294,4 +321,9 @@ def _told(t: float, started: str) -> str:
 def _end(record: Record, last: float) -> float:
     """The moment to which a record is judged: its last observation's, or the one at which it was cut, if that is near."""
     until = record.header.until
-    return until if until is not None and not _wrong_time(until, last) else last
+    if until is None:
+        return last
+    if wrong := _wrong_time(until, last):
+        record.doubts.append(f"{record.path}, line 1: until {until:g} is not used: after the last t, {last:g}, it {wrong}")
+        return last
+    return until
