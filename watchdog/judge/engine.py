@@ -37,6 +37,7 @@ from watchdog.judge.facts.learned import Learned
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.senses import PAUSE_S
 from watchdog.judge.ledger import Ledger
+from watchdog.judge.recovery import Recovery
 from watchdog.judge.verdict import Condition, Event, Verdict
 
 SLOW_S = 30.0
@@ -68,6 +69,7 @@ class Engine:
         self.facts = Facts(learned, mid_life=mid_life)
         self.conditions: dict[str, Condition] = {}
         self.verdicts: list[Verdict] = []
+        self._recovery = Recovery()
         self._next_tick: float | None = None
         self._slow: list[Verdict] = []
         self._slow_at = -math.inf
@@ -105,7 +107,7 @@ class Engine:
         f, policy = self.facts, self.settings.judge
         return [
             senses.judge(f.senses, now),
-            outage.judge(f, now),
+            outage.judge(f, now, self._recovery.over_at),
             startup.judge(f, policy, now),
             ranks.judge(f, now),
             *progress.judge(f, policy, now),
@@ -151,5 +153,6 @@ class Engine:
             self.conditions[v.type] = condition
             if changed:
                 yield Event(t=now, condition=condition)
+        self._recovery.look(self.facts, self.conditions, now)
         for intent in decide(self.facts, self.verdicts, self.ledger, self.settings.restart, now, dry=self.settings.dry):
             yield Event(t=now, intent=intent)

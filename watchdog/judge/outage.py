@@ -1,5 +1,6 @@
 """Is the unit up, and if not, who wanted that? An exit that nobody asked for is a crash, whatever its status."""
 
+import math
 import re
 
 from msgspec import structs
@@ -41,13 +42,19 @@ SIGKILLED = re.compile(r"\bexit code (-9|137)\b")
 """A child that got SIGKILL, as Python and a shell tell it: what was printed says nothing of the cause."""
 
 
-def judge(f: Facts, now: float) -> Verdict:
-    """The condition UnitActive."""
-    verdict = _judge(f, now)
+def judge(f: Facts, now: float, over_at: float = -math.inf) -> Verdict:
+    """The condition UnitActive.
+
+    Args:
+        f: what is known.
+        now: the moment.
+        over_at: ends until this moment are made good by a life that is well.
+    """
+    verdict = _judge(f, now, over_at)
     return structs.replace(verdict, calls=(*verdict.calls, *_stop_killed(f.life, now)))
 
 
-def _judge(f: Facts, now: float) -> Verdict:
+def _judge(f: Facts, now: float, over_at: float) -> Verdict:
     kind = "UnitActive"
     life = f.life
     u = life.unit
@@ -63,7 +70,7 @@ def _judge(f: Facts, now: float) -> Verdict:
         return Verdict(type=kind, status=Status.FALSE, reason="UnitMissing", message=message, calls=(call, veto))
     phase = life.phase()
     if not life.down:
-        calls = _crashes(life, now)
+        calls = _crashes(life, now, over_at)
         if phase is Phase.UNKNOWN:
             message = "systemd does not tell the unit's state."
             return Verdict(type=kind, status=Status.UNKNOWN, reason="StateUnknown", message=message, calls=calls)
@@ -145,7 +152,8 @@ def _judge(f: Facts, now: float) -> Verdict:
         else None,
         evidence=(said, f"unit {u.active_state}, result {u.result or 'unknown'}", "no stop job was seen"),
     )
-    return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=(*_crashes(life, now), call))
+    calls = (*_crashes(life, now, over_at), call)
+    return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=calls)
 
 
 def _refused(life: Life, refusal: Refusal, now: float) -> Verdict:
@@ -186,9 +194,9 @@ def _said(d: Death) -> str:
     return f"{code}: {quoted(d.text, 140)}" if d.text else code
 
 
-def _crashes(life: Life, now: float) -> tuple[Call, ...]:
-    """Deaths that systemd repaired are told all the same: a window of minutes never sees two a day."""
-    recent = [d for d in life.deaths if not d.asked and now - d.t < RECENT_S]
+def _crashes(life: Life, now: float, over_at: float) -> tuple[Call, ...]:
+    """Deaths that systemd repairs are told all the same: a window of minutes never sees two a day."""
+    recent = [d for d in life.deaths if not d.asked and d.t > over_at and now - d.t < RECENT_S]
     deaths = [d for d in recent if now - d.t >= LAST_LINES_S]
     # The last lines are waited for, unless the next death is always there before them.
     if not deaths or len(recent) - len(deaths) == 1:
