@@ -1,11 +1,14 @@
-"""To which unit the values belong that a person gave to setup."""
+"""To which unit the values belong that a person gave to setup, and what it says where there is no systemd."""
 
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
 from watchdog.cli.setup import _wanted
+from watchdog.setup import guide
 from watchdog.setup.guide import SetupError, Wanted, _belongs, _of
+from watchdog.setup.plan import Manifest
 
 KEY = "/etc/sglang/a=b.key"
 
@@ -44,3 +47,16 @@ def test_a_value_belongs_to_its_unit_or_to_the_only_one(asked: tuple[str, ...], 
 def test_a_value_that_belongs_to_none_or_to_several(keys: tuple[str, ...], found: list[str], said: str) -> None:
     with pytest.raises(SetupError, match=said):
         _belongs(wanted(keys=keys), found)
+
+
+async def test_a_host_without_systemd_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guide, "BOOTED", tmp_path / "none")
+    monkeypatch.setattr(guide, "BUS_LIMIT_S", 0.1)
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
+    said = (
+        "systemd is not the init of this host: the system bus is not available "
+        f"(no connection to unix:path={tmp_path}/none: No such file or directory); look at: systemctl status dbus.service"
+    )
+    with pytest.raises(SetupError) as caught:
+        await guide.propose(Wanted(units=["a.service"]), Manifest(tmp_path / "manifest"))
+    assert str(caught.value) == said

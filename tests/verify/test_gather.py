@@ -1,6 +1,7 @@
 """What `verify` hears is told as the daemon would tell it: without secrets, and with the true reason why it heard nothing."""
 
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.observe.talker import reply, says, talking
 from watchdog import asking, config
 from watchdog.observe.canary import Canary
 from watchdog.observe.source import Target
-from watchdog.verify import api
+from watchdog.verify import api, gather
 from watchdog.verify.gather import Gatherer
 from watchdog.verify.seen import Seen
 
@@ -52,3 +53,15 @@ def test_a_time_out_is_an_error_of_its_own(tmp_path: Path) -> None:
         listener.listen()
         with pytest.raises(asking.SlowError, match=r"within 0.1 s"):
             asking.ask(tmp_path, {"command": "status"}, 0.1)
+
+
+async def test_without_systemd_nobody_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "BOOTED", tmp_path / "none")
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
+    server = config.Server(name="kimi", unit="sglang-kimi.service", base_url="http://127.0.0.1:1")
+    begun = time.monotonic()
+    (seen,) = await Gatherer(config.Config(servers=[server]), tmp_path, 1.0).looks([server])
+    took = time.monotonic() - begun
+    assert took < 5.0  # it was 14 s
+    assert took - 0.5 < seen.took_s <= took, "all of it is told"
+    assert f"no connection to unix:path={tmp_path}/none: No such file or directory" in (seen.no_systemd or "")

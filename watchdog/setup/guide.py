@@ -18,7 +18,7 @@ from watchdog.setup.configuration import Wish
 from watchdog.setup.host import Found
 from watchdog.setup.plan import File, Manifest, changes
 from watchdog.stacks import python
-from watchdog.systemd import Bus, SystemdError, running
+from watchdog.systemd import BOOTED, Bus, BusUnavailableError, SystemdError, running
 
 BUS_LIMIT_S = 5.0
 RUN_LIMIT_S = 120.0
@@ -74,7 +74,8 @@ async def propose(wanted: Wanted, manifest: Manifest) -> Proposal:
     units += [unit for unit in wishes if unit not in units]
     async with running(Bus()) as bus:
         if not await bus.until_connected(BUS_LIMIT_S):
-            raise SetupError(f"systemd cannot be asked over D-Bus: {bus.trouble}")
+            why = str(BusUnavailableError(bus.trouble or "no connection"))
+            raise SetupError(why if BOOTED.is_dir() else f"systemd is not the init of this host: {why}")
         found = {}
         for unit in units:
             one = await _find(bus, unit)

@@ -1,7 +1,7 @@
 """systemd on the system bus: a typed client over dbus-fast, shared by observe/ and act/."""
 
 from watchdog.systemd.bus import Bus, running
-from watchdog.systemd.connection import RESYNC, Signal, Subscription
+from watchdog.systemd.connection import BOOTED, RESYNC, Signal, Subscription
 from watchdog.systemd.errors import (
     AccessDeniedError,
     BusUnavailableError,
@@ -15,6 +15,7 @@ from watchdog.systemd.errors import (
 from watchdog.systemd.state import INFINITY_USEC, UnitState, parse, updated
 
 __all__ = [
+    "BOOTED",
     "INFINITY_USEC",
     "RESYNC",
     "AccessDeniedError",

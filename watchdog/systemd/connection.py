@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dbus_fast import BusType, Message, MessageFlag, MessageType
@@ -16,6 +18,9 @@ from watchdog.systemd.errors import BusUnavailableError, CallFailedError, NoAnsw
 DBUS = "org.freedesktop.DBus"
 PROPERTIES = "org.freedesktop.DBus.Properties"
 
+BOOTED = Path("/run/systemd/system")
+"""Where it is there, systemd is the init of this host (sd_booted(3))."""
+SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket"
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 15.0
 QUEUED_SIGNALS = 1000
@@ -138,12 +143,16 @@ class Connection:
                 async with asyncio.timeout(self._limit_s):
                     await bus.connect()
             except (OSError, EOFError, DBusFastError) as e:
-                self.trouble = _told(e)
+                self.trouble = self._unreached(e)
             else:
                 if await self._serve(bus):
                     pause = FIRST_PAUSE_S
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _unreached(self, error: Exception) -> str:
+        place = self._address or os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or SYSTEM_BUS
+        return f"no connection to {place}: {_told(error)}"
 
     async def _serve(self, bus: MessageBus) -> bool:
         """Use one connection until it ends; whether it was good at all."""
@@ -279,4 +288,4 @@ async def _closed(bus: MessageBus) -> None:
 
 
 def _told(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

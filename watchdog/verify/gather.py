@@ -32,13 +32,15 @@ from watchdog.observe.processes import ProcessSource
 from watchdog.observe.scrape import ScrapeSource
 from watchdog.observe.source import Source, Target
 from watchdog.sources import ended
-from watchdog.systemd import INFINITY_USEC, Bus, SystemdError, UnitState, parse, running
+from watchdog.systemd import BOOTED, INFINITY_USEC, Bus, SystemdError, UnitState, parse, running
 from watchdog.verify import journald
 from watchdog.verify.life import Life
 from watchdog.verify.seen import Seen, Settings
 from watchdog.worker import BusyError, Worker
 
 BUS_LIMIT_S = 5.0
+NO_BUS_LIMIT_S = 0.5
+"""Where systemd is not the init, a bus in another place may still answer; it is not waited for."""
 LOOK_LIMIT_S = 8.0
 END_LIMIT_S = 2.0
 JOURNAL_LIMIT_S = 15.0
@@ -73,16 +75,17 @@ class Gatherer:
         self._clock: Clock = BootClock()
         self._cgroups = Cgroups()
         self._bus = Bus(call_limit_s=BUS_LIMIT_S)
+        self._begun = self._clock.now()
 
     async def looks(self, servers: list[config.Server]) -> list[Seen]:
         """What there is to see of each server."""
+        self._begun = self._clock.now()
         async with running(self._bus):
-            await self._bus.until_connected(BUS_LIMIT_S)
+            await self._bus.until_connected(BUS_LIMIT_S if BOOTED.is_dir() else NO_BUS_LIMIT_S)
             return list(await asyncio.gather(*(self.look(server) for server in servers)))
 
     async def look(self, server: config.Server) -> Seen:
         """Everything about one server, side by side."""
-        begun = self._clock.now()
         probing = msgspec.structs.replace(
             server.probe,
             chat_limit_s=min(server.probe.chat_limit_s, self._limit_s),
@@ -110,7 +113,7 @@ class Gatherer:
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-        seen.took_s = self._clock.now() - begun
+        seen.took_s = self._clock.now() - self._begun
         return seen
 
     async def lines(self, seen: Seen, since: float) -> Life | None:
@@ -155,7 +158,9 @@ class Gatherer:
         pids = set(self._cgroups.processes(cgroup or "") or [])
         looks: list[Coroutine[Any, Any, Observation | None]] = [
             first(HostSource(self._clock, sources), Host, LOOK_LIMIT_S),
-            first(DepsSource(sources.deps, self._clock, self._bus), Deps, LOOK_LIMIT_S) if sources.deps else nothing(),
+            first(DepsSource(sources.deps, self._clock, self._bus), Deps, LOOK_LIMIT_S)
+            if sources.deps and seen.no_systemd is None
+            else nothing(),
             first(GpuSource(self._clock, sources, lambda pid: pid in pids if pids else None), Gpu, sources.gpu_limit_s + 1.0)
             if sources.gpu != "off"
             else nothing(),
