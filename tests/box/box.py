@@ -1,11 +1,11 @@
 """A real systemd as PID 1 in private namespaces, for tests and the demo (see box.sh)."""
 
 import os
+import secrets
 import shlex
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,13 +29,15 @@ class Box:
             root: a folder with a whole root file system; None for that of the machine.
             shown: folders that are seen inside too, at their places.
         """
-        cache = PROJECT / ".cache"
-        cache.mkdir(exist_ok=True)
-        self.dir = Path(tempfile.mkdtemp(prefix="box-", dir=cache))
+        self.dir = PROJECT / ".cache" / f"box-{secrets.token_hex(4)}"
         env = {**os.environ, "BOX_OWNER": str(os.getpid()), "BOX_SHOW": "\n".join(map(str, shown))}
         if root is not None:
             env["BOX_ROOT"] = str(root)
-        subprocess.run([SCRIPT, "start", self.dir], check=True, timeout=90, env=env)
+        try:
+            subprocess.run([SCRIPT, "start", self.dir], check=True, timeout=90, env=env)
+        except BaseException:  # ^C too: nobody else ends what has begun
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """End it, with all that runs inside."""

@@ -1,8 +1,11 @@
 """The box itself: what the other box tests lean on."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,3 +69,85 @@ def test_it_ends_with_its_owner(tmp_path: Path) -> None:
         finally:
             subprocess.run([SCRIPT, "stop", folder], check=False)
     assert not Path(f"/proc/{first}").exists()
+
+
+BOOT = f"""
+import secrets, sys
+sys.path.insert(0, {str(PROJECT)!r})
+from tests.box.box import Box
+secrets.token_hex = lambda _: sys.argv[1]
+with Box():
+    print("it came up", flush=True)
+    sys.stdin.read()
+"""
+
+
+def outer(folder: Path) -> str:
+    """The process that holds the box, as soon as there is one."""
+    try:
+        return (folder / "outer").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def first(folder: Path) -> str:
+    """PID 1 of the box, seen from outside, as soon as it is systemd."""
+    if not outer(folder):
+        return ""
+    pids = subprocess.run(["pgrep", "-P", outer(folder), "-x", "systemd"], capture_output=True, text=True, check=False).stdout
+    return pids.strip()
+
+
+def left(folder: Path) -> str:
+    """What there is of a box: its folder, its cgroup, its processes outside."""
+    cgroups = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[2] == "cgroup2"]
+    places = [folder, *(Path(each) / f"box-{folder.name}" for each in cgroups)]
+    processes = subprocess.run(["pgrep", "-fa", f"{folder}$|{folder} "], capture_output=True, text=True, check=False).stdout
+    return "".join(f"{place}\n" for place in places if place.exists()) + processes
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("when", [Path.exists, outer, first], ids=["folder", "outer", "systemd"])
+def test_whoever_is_ended_while_it_boots_leaves_nothing(when: Callable[[Path], object], how: signal.Signals) -> None:
+    """A ^C reaches the whole group of processes; SIGKILL ends the owner alone, who can do nothing about it."""
+    folder = PROJECT / ".cache" / f"box-ended-{os.getpid()}"
+    with subprocess.Popen(
+        [sys.executable, "-c", BOOT, folder.name.removeprefix("box-")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as owner:
+        end = time.monotonic() + 30
+        while not when(folder):
+            assert time.monotonic() < end
+        if how is signal.SIGINT:
+            os.killpg(owner.pid, how)
+        else:
+            owner.send_signal(how)
+    try:
+        wait_for(lambda: not left(folder), 20, "nothing left of it")
+    finally:
+        subprocess.run([SCRIPT, "stop", folder], check=False)
+
+
+def test_a_folder_in_which_nothing_has_begun_is_removed_too(tmp_path: Path) -> None:
+    folder = tmp_path / "box"
+    folder.mkdir()
+    subprocess.run([SCRIPT, "stop", folder], check=True, timeout=20)
+    assert not folder.exists()
+
+
+def test_a_box_that_does_not_come_up_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    folder = PROJECT / ".cache" / f"box-failed-{os.getpid()}"
+    failed = subprocess.run(
+        [SCRIPT, "start", folder],
+        check=False,
+        timeout=90,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "BOX_OWNER": str(os.getpid()), "BOX_ROOT": str(tmp_path / "none")},
+    )
+    assert failed.returncode == 1
+    assert "box: it did not come up:" in failed.stderr and "none" in failed.stderr
+    wait_for(lambda: not left(folder), 20, "nothing left of it")
