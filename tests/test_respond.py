@@ -14,6 +14,7 @@ from watchdog import config, respond
 from watchdog.act.attempt import Outcome
 from watchdog.act.evidence import Bundle
 from watchdog.act.scene import Scene
+from watchdog.act.stop import Stop
 from watchdog.background import Background
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Action, Intent, Severity, Status, Verdict, Want
@@ -405,3 +406,31 @@ async def test_evidence_asked_for_with_the_decision_is_taken_for_it(made: Made, 
     await made.over()
 
     assert [s.intent for s in scenes] == [INTENT]
+
+
+async def test_a_stop_tells_how_long_it_has_lasted_and_when_it_is_ended(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences: list[str] = []
+
+    async def stopping(*_: Any, told: Callable[[Stop], None], gone: Callable[[], bool], **__: Any) -> Outcome:
+        stop = Stop(began=made.clock.running(), end_at=made.clock.running() + 180.0)
+        told(stop)
+        made.watch.engine.facts.life.our_job = True
+        made.unit(LIFE, "deactivating")
+        made.clock.advance(12.0)
+        sentences.append(made.watch.sentence())
+        assert not gone(), "no engine process was ever seen"
+        stop.killed_at = made.clock.running()
+        told(stop)
+        made.clock.advance(3.0)
+        sentences.append(made.watch.sentence())
+        return DONE
+
+    monkeypatch.setattr(respond, "restart", stopping)
+    made.order()
+    await made.over()
+    assert sentences == [
+        "the unit is stopping: the watchdog restarts it, for 12 s; SIGKILL in 2 min 48 s if it has not ended by then",
+        "the unit is stopping: the watchdog restarts it, for 15 s; SIGKILL was sent 3 s ago",
+    ]
+    assert "SIGKILL: the stop had not ended after 12 s" in made.said
+    assert made.watch.stop is None

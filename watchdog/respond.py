@@ -10,10 +10,11 @@ from watchdog.act.attempt import Outcome
 from watchdog.act.followed import Followed
 from watchdog.act.restart import patience, restart, see_through
 from watchdog.act.scene import Scene
+from watchdog.act.stop import Stop, engine_left
 from watchdog.background import Background
 from watchdog.judge.onset import onset
 from watchdog.judge.verdict import Action, Intent, Severity, Want
-from watchdog.observation import Acted
+from watchdog.observation import Acted, Procs
 from watchdog.people import People
 from watchdog.state import UnderWay
 from watchdog.systemd import Bus, SystemdError
@@ -215,6 +216,8 @@ class Responder:
             inv=order.inv,
             down=down,
             begun=self._remember,
+            gone=self._engine_gone(order.inv, watch.clock.now()),
+            told=self._stopping,
         )
         self._over(order, outcome)
 
@@ -224,6 +227,32 @@ class Responder:
             order.job = job
             self._report("begun", order.reason, f"restarting {self._watch.server.unit}")
         self._tasks.create_task(self.save(), name=f"state of {self._watch.server.name}")
+
+    def _engine_gone(self, inv: str | None, since: float) -> Callable[[], bool]:
+        """What tells whether no engine process of the life `inv`, which stops since then, is left."""
+        watch = self._watch
+
+        def gone() -> bool:
+            look, known = watch.latest.get(Procs), watch.engine.facts.ranks.known
+            return not engine_left(look if isinstance(look, Procs) else None, known, inv, since)
+
+        return gone
+
+    def _stopping(self, stop: Stop) -> None:
+        """The stop that we ordered has begun, or something has changed in it."""
+        watch = self._watch
+        watch.stop = stop
+        if stop.killed_at is not None:
+            said = f"SIGKILL: the stop had not ended after {span(stop.killed_at - stop.began)}"
+        elif stop.gone_at is not None:
+            said = f"no engine process is left, nothing in flight can end: SIGKILL in {span(stop.end_at - stop.gone_at)}"
+        else:
+            return
+        now = watch.clock.now()
+        watch.log.warning("acted", message=said, action="restart", result="begun", invocation=watch.target.inv)
+        watch.note(now, "acted", said)
+        watch.incidents.done(now, said)
+        self._follow(now, said)
 
     def _no_longer(self, inv: str | None) -> str | None:
         """Why the restart is not called for any more, after the time that the evidence took."""
@@ -244,6 +273,7 @@ class Responder:
     def _over(self, order: UnderWay, outcome: Outcome) -> None:
         """The order came to this: forget it, take it back, or wait for the new life to prove itself."""
         watch = self._watch
+        watch.stop = None
         if outcome.denied:
             self._denied()
         if outcome.result == "done":
@@ -354,6 +384,8 @@ class Responder:
                     stop_limit_s=stop_s,
                     kill_limit_s=kill_s,
                     inv=order.inv,
+                    gone=self._engine_gone(order.inv, watch.clock.now()),
+                    told=self._stopping,
                 )
             except SystemdError:
                 await asyncio.sleep(1.0)

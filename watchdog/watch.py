@@ -10,6 +10,7 @@ import msgspec
 
 from watchdog import config
 from watchdog.act import redact
+from watchdog.act.stop import Stop
 from watchdog.clean import without_secrets
 from watchdog.clock import Clock
 from watchdog.incidents import Incidents
@@ -90,6 +91,8 @@ class Watch:
         self.counts: dict[str, int] = {}
         self.tally = Tally()
         self.dirty = False
+        self.stop: Stop | None = None
+        """The stop that we have ordered, while its job lasts."""
         self._latest_t = -math.inf
         self.faults = 0
         """How often judging itself failed."""
@@ -274,7 +277,10 @@ class Watch:
 
     def sentence(self) -> str:
         """How the server is, in one sentence."""
-        return sentence(self.engine, self.clock.now())
+        said = sentence(self.engine, self.clock.now())
+        if self.stop is not None and self.engine.facts.life.phase() is Phase.STOPPING:
+            return f"{said}, {self.stop.said(self.clock.running())}"
+        return said
 
     def ill(self) -> bool:
         """Whether something that matters does not hold."""

@@ -328,6 +328,25 @@ async def test_rights(job: Callable[[], SystemdError], kill: Callable[[], System
     assert bus.calls == [("restart", "triggering"), ("kill", "control", signal.SIGCONT)]
 
 
+async def test_the_stop_is_ended_sooner_once_its_engine_is_seen_to_be_gone() -> None:
+    """And what is taken from the drain is left for the processes to go: memory is unpinned by the same moment as ever."""
+    bus = FakeBus(FakeClock(), UP, *[(5.0, [], STOPPING)] * 17, (5.0, [removed("done")], ANEW))
+    told: list[tuple[float | None, float | None, float]] = []
+    outcome = await tried(
+        bus,
+        stop_limit_s=180.0,
+        gone=lambda: bus.clock.now() >= 12.0,
+        told=lambda stop: told.append((stop.gone_at, stop.killed_at, stop.end_at)),
+    )
+    assert told == [(None, None, 180.0), (15.0, None, 45.0), (15.0, 45.0, 45.0)]
+    assert (outcome.result, outcome.killed) == ("done", True)
+
+    stuck = FakeBus(FakeClock(), UP, *[(30.0, [], STOPPING)] * 50)
+    outcome = await tried(stuck, stop_limit_s=180.0, kill_limit_s=120.0, gone=lambda: True)
+    assert outcome.result == "timeout"
+    assert stuck.clock.now() == pytest.approx(300.0, abs=5.0)
+
+
 @pytest.mark.parametrize(
     ("reason", "limit", "want"),
     [("SchedulerHung", 180.0, (180.0, 120.0)), ("ProcessGone", 180.0, (30.0, 270.0)), ("ProcessGone", 30.0, (30.0, 120.0))],

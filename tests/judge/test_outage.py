@@ -105,3 +105,20 @@ def test_a_second_early_death_is_compared_by_its_last_lines(late: bool) -> None:
     assert said == []
     take(engine.tick(18.5))
     assert ["2 times in a row of the same cause: killed" in each for each in said] == ([] if late else [True])
+
+
+@pytest.mark.parametrize(
+    ("sub", "limit_s", "told"),
+    [
+        ("stop-sigterm", 90.0, ", for 12 s; systemd sends SIGKILL in 1 min 18 s if it has not ended by then."),
+        ("stop-sigterm", None, ", for 12 s."),
+        ("stop-sigkill", 5.0, ", for 12 s; systemd has sent SIGKILL."),
+    ],
+)
+def test_a_stop_tells_how_long_it_lasts(sub: str, limit_s: float | None, told: str) -> None:
+    engine = Engine(Settings())
+    for t, state, now in ((0.0, "active", "running"), (100.0, "deactivating", "stop-sigterm"), (111.0, "deactivating", sub)):
+        unit = Unit(t=t, inv=OLD, load_state="loaded", active_state=state, sub_state=now, main_pid=1, timeout_stop_s=limit_s)
+        list(engine.observe(unit))
+    list(engine.tick(112.0))
+    assert engine.conditions["UnitActive"].message.endswith(told)

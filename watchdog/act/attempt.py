@@ -1,16 +1,20 @@
 """A restart job under way: waited for, ended by force where its stop takes too long, and told in one sentence."""
 
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 
+from watchdog.act.stop import Stop
 from watchdog.clock import Clock
 from watchdog.systemd import Bus, Subscription, SystemdError, UnitState
 from watchdog.wording import span
 
 LOOK_S = 30.0
+LOOK_AT_ENGINE_S = 5.0
+"""While it stops, whether its engine is gone is looked at so often."""
 RETRY_S = 1.0
 JOB_RESULTS = {
     "failed": "the new start failed",
@@ -62,6 +66,8 @@ class Attempt:
         before: the unit as it was before the job.
         signals: a subscription that was there before the job.
         began: a moment before the job was ordered, in seconds on CLOCK_MONOTONIC.
+        gone: whether no engine process is left; None where nobody can tell.
+        told: given the stop when it has begun, and after each turn of it.
     """
 
     bus: Bus
@@ -72,16 +78,21 @@ class Attempt:
     clock: Clock
     signals: Subscription
     began: float
+    gone: Callable[[], bool] | None = None
+    told: Callable[[Stop], None] | None = None
 
     def __post_init__(self) -> None:
-        self._killed_after: float | None = None
+        self._stop = Stop(began=self.began, end_at=self.began)
         self._kill_refused: str | None = None
 
     async def follow(self, stop_limit_s: float, kill_limit_s: float, start_limit_s: float) -> Outcome:
         """Wait for the job's end; end the stop by force where it takes too long."""
         phase, deadline = _Phase.STOP, self.began + stop_limit_s
+        self._stop.end_at = deadline
+        self._tell()
         while True:
-            result = await self._result(min(LOOK_S, deadline - self.clock.running()))
+            looks = phase is _Phase.STOP and self.gone is not None and self._stop.gone_at is None
+            result = await self._result(min(LOOK_AT_ENGINE_S if looks else LOOK_S, deadline - self.clock.running()))
             state = await self._read()
             if result is None and state is not None and state.job != self.job:
                 result = await self._result(0)  # it may have come between the wait and the look
@@ -91,6 +102,10 @@ class Attempt:
                 return self._finished(result, state)
             if phase is not _Phase.START and state is not None and self._stopped(state):
                 phase, deadline = _Phase.START, self.clock.running() + start_limit_s
+            elif looks and self.gone is not None and self.gone() and self._stop.see_gone(self.clock.running()):
+                kill_limit_s += deadline - self._stop.end_at  # pinned memory is unpinned by then, whichever way it ends
+                deadline = self._stop.end_at
+                self._tell()
             if self.clock.running() < deadline:
                 continue
             if state is None:  # the bus is away, and systemd goes on without it
@@ -123,9 +138,18 @@ class Attempt:
     async def _kill(self) -> None:
         try:
             await self.bus.kill(self.unit, "all", signal.SIGKILL)
-            self._killed_after = self.clock.running() - self.began
+            self._stop.killed_at = self.clock.running()
+            self._tell()
         except SystemdError as e:
             self._kill_refused = str(e)
+
+    def _tell(self) -> None:
+        if self.told is not None:
+            self.told(self._stop)
+
+    @property
+    def _killed_after(self) -> float | None:
+        return None if self._stop.killed_at is None else self._stop.killed_at - self.began
 
     def _finished(self, result: str, state: UnitState | None) -> Outcome:
         if result == "done":

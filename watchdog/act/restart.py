@@ -18,13 +18,12 @@ from collections.abc import Callable
 import msgspec
 
 from watchdog.act.attempt import Attempt, Outcome
+from watchdog.act.stop import VAIN_DRAIN_S, Stop
 from watchdog.clock import Clock
 from watchdog.systemd import AccessDeniedError, Bus, JobConflictError, NoAnswerError, NoSuchUnitError, SystemdError, UnitState
 from watchdog.wording import NOT_RESTARTED
 
 KILL_LIMIT_S = 120.0
-VAIN_DRAIN_S = 30.0
-"""A server whose engine is gone waits for requests that never end, until it is killed (measured with 0.5.23)."""
 ENGINE_GONE = ("ProcessGone",)
 START_LIMIT_S = 3600.0
 
@@ -46,6 +45,8 @@ async def restart(
     kill_limit_s: float = KILL_LIMIT_S,
     start_limit_s: float = START_LIMIT_S,
     begun: Callable[[str], None] | None = None,
+    gone: Callable[[], bool] | None = None,
+    told: Callable[[Stop], None] | None = None,
 ) -> Outcome:
     """Restart the unit once. If this is cancelled, the job goes on in systemd.
 
@@ -60,6 +61,8 @@ async def restart(
         kill_limit_s: how long the processes may take to go after SIGKILL, in seconds.
         start_limit_s: how long the start job may take, in seconds (Type=notify units with long start-ups).
         begun: told the job's object path as soon as there is one.
+        gone: whether no engine process is left: then the stop is ended sooner.
+        told: given the stop when it has begun, and after each turn of it.
 
     Returns:
         The outcome; errors of systemd and the bus are outcomes too ("refused" or "unknown").
@@ -82,7 +85,18 @@ async def restart(
                 return Outcome(result="unknown", message=f"whether the restart was begun is not known: {e}")
             if begun is not None:
                 begun(job)
-            attempt = Attempt(bus=bus, unit=unit, path=path, job=job, before=before, clock=clock, signals=signals, began=began)
+            attempt = Attempt(
+                bus=bus,
+                unit=unit,
+                path=path,
+                job=job,
+                before=before,
+                clock=clock,
+                signals=signals,
+                began=began,
+                gone=gone,
+                told=told,
+            )
             return await attempt.follow(stop_limit_s, kill_limit_s, start_limit_s)
     except JobConflictError as e:
         return Outcome(result="refused", message=f"{NOT_RESTARTED}somebody else's job is pending ({e.text})", stand_down=True)
@@ -134,6 +148,8 @@ async def see_through(
     inv: str | None = None,
     kill_limit_s: float = KILL_LIMIT_S,
     start_limit_s: float = START_LIMIT_S,
+    gone: Callable[[], bool] | None = None,
+    told: Callable[[Stop], None] | None = None,
 ) -> Outcome | None:
     """Follow a restart that this daemon ordered before its own end, and end its stop by force as `restart` would have.
 
@@ -147,6 +163,8 @@ async def see_through(
         inv: the life that the restart was to end.
         kill_limit_s: how long the processes may take to go after SIGKILL, in seconds.
         start_limit_s: how long the start job may take, in seconds.
+        gone: whether no engine process is left: then the stop is ended sooner.
+        told: given the stop when it has begun, and after each turn of it.
 
     Returns:
         The outcome of the restart; None if systemd knows nothing of one: it was never begun.
@@ -165,7 +183,18 @@ async def see_through(
         left_at = state.active_exit_at if state.active_state == "deactivating" else None
         began = clock.running() if left_at is None else left_at
         before = msgspec.structs.replace(state, invocation=inv)
-        attempt = Attempt(bus=bus, unit=unit, path=path, job=job, before=before, clock=clock, signals=signals, began=began)
+        attempt = Attempt(
+            bus=bus,
+            unit=unit,
+            path=path,
+            job=job,
+            before=before,
+            clock=clock,
+            signals=signals,
+            began=began,
+            gone=gone,
+            told=told,
+        )
         return await attempt.follow(stop_limit_s, kill_limit_s, start_limit_s)
 
 

@@ -149,8 +149,8 @@ class Restarting(Section, frozen=True, kw_only=True):
         float,
         Meta(ge=30, le=7200),
         _doc(
-            "A stop that we ordered and that has not ended after so many seconds is ended with SIGKILL; where the engine is "
-            "gone, so that nothing in flight can end, after 30."
+            "A stop that we ordered and that has not ended after so many seconds is ended with SIGKILL; where no engine "
+            "process is left, so that nothing in flight can end, 30 s after that is seen."
         ),
     ] = 180.0
     recover_limit_s: Annotated[

@@ -86,6 +86,8 @@ def _judge(f: Facts, now: float, over_at: float) -> Verdict:
             who = f", {life.asked_by} asked for it" if life.stop_asked_at is not None else ""
             if life.ours and not who:
                 who = ": the watchdog restarts it"
+            else:
+                who += _how_long(life, now)
             return Verdict(
                 type=kind, status=Status.UNKNOWN, reason="Stopping", message=f"The unit is stopping{who}.", calls=calls
             )
@@ -154,6 +156,19 @@ def _judge(f: Facts, now: float, over_at: float) -> Verdict:
     )
     calls = (*_crashes(life, now, over_at), call)
     return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=calls)
+
+
+def _how_long(life: Life, now: float) -> str:
+    """For how long a stop that is not ours has lasted, and when systemd ends it by force (TimeoutStopSec=)."""
+    u, since = life.unit, life.stopping_since
+    if u is None or since is None or now - since < 1:
+        return ""
+    lasts = f", for {span(now - since)}"
+    if "sigkill" in (u.sub_state or ""):
+        return f"{lasts}; systemd has sent SIGKILL"
+    if u.timeout_stop_s is None or now - since >= u.timeout_stop_s:
+        return lasts
+    return f"{lasts}; systemd sends SIGKILL in {span(since + u.timeout_stop_s - now)} if it has not ended by then"
 
 
 def _refused(life: Life, refusal: Refusal, now: float) -> Verdict:

@@ -1,0 +1,56 @@
+"""A stop that we ordered: for how long it has lasted, when it is ended by force, and whether anything is left to wait for."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from watchdog.observation import Procs
+from watchdog.wording import span
+
+VAIN_DRAIN_S = 30.0
+"""A server whose engine is gone waits for requests that never end, until it is killed (measured with 0.5.23)."""
+
+
+@dataclass(kw_only=True)
+class Stop:
+    """How one stop goes. Moments are in seconds on CLOCK_MONOTONIC.
+
+    Attributes:
+        began: when it was ordered.
+        end_at: when it is ended with SIGKILL.
+        gone_at: when the engine was first seen to be gone, so that nothing in flight can end any more; None before.
+        killed_at: when SIGKILL was sent; None before.
+    """
+
+    began: float
+    end_at: float
+    gone_at: float | None = None
+    killed_at: float | None = None
+
+    def see_gone(self, now: float) -> bool:
+        """Take in that no engine process is left: from now on it is waited for so long at most; True if that is news."""
+        if self.gone_at is not None:
+            return False
+        self.gone_at = now
+        self.end_at = min(self.end_at, now + VAIN_DRAIN_S)
+        return True
+
+    def said(self, now: float) -> str:
+        """For how long it has lasted and what comes, as a phrase."""
+        if self.killed_at is not None:
+            return f"for {span(now - self.began)}; SIGKILL was sent {span(now - self.killed_at)} ago"
+        why = "its engine is gone, " if self.gone_at is not None else ""
+        return f"for {span(now - self.began)}; {why}SIGKILL in {span(max(0.0, self.end_at - now))} if it has not ended by then"
+
+
+def engine_left(look: Procs | None, known: Collection[int], inv: str | None, since: float) -> bool:
+    """Whether an engine process may still be at work: one that was seen in this life is there, and not defunct.
+
+    Args:
+        look: the newest look at the unit's processes.
+        known: the pids of the engine processes that were seen in this life.
+        inv: the life that is to end.
+        since: since when it stops; what was seen before says nothing.
+    """
+    if look is None or look.inv != inv or look.t < since or not look.procs or not known:
+        return True
+    return any(x.pid in known and x.state not in ("Z", "X") for x in look.procs)
