@@ -6,7 +6,9 @@ touched: all of it lives in private namespaces and ends with the demo. The exit 
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C while the rest is imported: nothing has begun, nothing is to be said
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -24,10 +29,18 @@ from watchdog.wording import gist  # noqa: E402
 COMMAND = ROOT / ".venv/bin/sglang-watchdog"
 PYTHON = ROOT / ".venv/bin/python"
 OUT = ROOT / "build/demo"
+
+
+def quoted(path: Path) -> str:
+    """A path as the first word of ExecStart=, whatever is in it."""
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{text}"'
+
+
 SERVER = f"""[Unit]
 Description=SGLang server (stand-in)
 [Service]
-ExecStart={COMMAND} standin --port 30000 --model-path /models/Kimi-K2.5 --served-model-name kimi-k2.5 --tp-size 8 \
+ExecStart={quoted(COMMAND)} standin --port 30000 --model-path /models/Kimi-K2.5 --served-model-name kimi-k2.5 --tp-size 8 \
  --enable-hierarchical-cache --hicache-ratio 4 --speculative-algorithm EAGLE3 --reasoning-parser kimi_k2 --enable-metrics \
  --watchdog-timeout 3600 --sglang-version 0.5.9 --start-seconds 8 --host-pool-mib 96 --fault-dir /run/faults
 Restart=always
@@ -43,7 +56,7 @@ Description=Health watchdog for SGLang servers
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart={COMMAND} run --config /etc/sglang-watchdog/sglang-watchdog.toml
+ExecStart={quoted(COMMAND)} run --config /etc/sglang-watchdog/sglang-watchdog.toml
 WatchdogSec=30
 Restart=always
 StateDirectory=sglang-watchdog
@@ -87,6 +100,8 @@ class Story:
         self._live = ""
         """The status line that changes in place, at the foot of a terminal."""
         self._gist = ""
+        self._closed = False
+        """Whether nobody reads any more: the thread that finds it out is seldom the one that is to end the demo."""
         self._lock = threading.Lock()
 
     def tell(self, who: str, text: str) -> None:
@@ -100,6 +115,8 @@ class Story:
         Where the output is no terminal, changed figures are left out.
         """
         with self._lock:
+            if self._closed:
+                raise BrokenPipeError
             changed, self._gist = gist(text) != self._gist, gist(text)
             if self._out.isatty():
                 end = "\n" if self._live and changed else ""
@@ -113,20 +130,27 @@ class Story:
         with self._lock:
             if self._live:
                 self._print("\n")
-            self._live = self._gist = ""
+                self._live = self._gist = ""  # on a terminal it is shown again below what follows
 
     def _line(self, who: str, text: str) -> str:
         return f"{time.monotonic() - self.begun:6.1f} s {who:>9}  {text}"
 
     def _print(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except BrokenPipeError:
+            self._closed = True
+            raise
 
     def follow(self, box: Box) -> None:
         """Tell the watchdog's journal entries; runs in a thread until the box ends."""
         fields = ",".join(("MESSAGE", *(f"SGLANG_WATCHDOG_{name}" for name in ("EVENT", "ACTION", "RESULT", "BUNDLE"))))
         command = ("journalctl", "-f", "-n", "all", "-o", "json", "-u", "sglang-watchdog.service", f"--output-fields={fields}")
-        with box.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
+        with (
+            contextlib.suppress(BrokenPipeError),
+            box.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p,
+        ):
             assert p.stdout is not None
             for line in p.stdout:
                 with contextlib.suppress(ValueError):
@@ -147,7 +171,30 @@ class Story:
 
 
 def main() -> int:
-    """Run the demo."""
+    """Run the demo; the box has ended when this has."""
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        status = run()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print(f"{ERASE if sys.stderr.isatty() else ''}demo: interrupted; its systemd has ended, with all in it", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # What is still in the buffer can go nowhere, and Python would try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print("demo: nobody reads its output any more; its systemd has ended, with all in it", file=sys.stderr)
+        return 1
+    return status
+
+
+def interrupted(*_: object) -> None:
+    """The first ^C ends the demo; another does not disturb the end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def run() -> int:
+    """Boot, play, end."""
     story = Story()
     story.tell("demo", "booting a private systemd (yours is not touched)")
     with Box() as box:

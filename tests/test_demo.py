@@ -45,6 +45,38 @@ def test_figures_that_change_are_one_line_where_there_is_no_terminal(demo: Modul
     assert "\x1b" not in out.getvalue()
 
 
+def test_a_status_that_other_lines_follow_is_not_told_twice(demo: ModuleType) -> None:
+    out = io.StringIO()
+    story = demo.Story(out)
+    for text in ("well: verified", "well: verified", "hung for 20 s"):
+        story.status(text)
+        story.leave_status()
+        story.tell("demo", "a step")
+    assert re.findall(r"status  (.*)", out.getvalue()) == ["well: verified", "hung for 20 s"]
+
+
+def test_the_command_of_a_unit_may_lie_anywhere(demo: ModuleType) -> None:
+    """As systemd.service(5) reads a word in quotes, and systemd.unit(5) a percent sign."""
+    assert demo.quoted(Path('/a b/50%/"c"\\d')) == r'"/a b/50%%/\"c\"\\d"'
+    for unit, verb in ((demo.SERVER, "standin"), (demo.WATCHDOG, "run")):
+        assert f'ExecStart="{demo.COMMAND}" {verb} ' in unit
+
+
+class Closed(io.StringIO):
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+def test_where_nobody_reads_the_thread_that_waits_ends_the_demo(demo: ModuleType) -> None:
+    story = demo.Story(Closed())
+    story._gist = demo.gist("well")
+    story.status("well")
+    with pytest.raises(BrokenPipeError):
+        story.tell("evidence", "told by another thread")
+    with pytest.raises(BrokenPipeError):
+        story.status("well")
+
+
 def test_on_a_terminal_the_line_changes_in_place_below_what_happens(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     out = Terminal()
