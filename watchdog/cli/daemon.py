@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from watchdog import config, log
 from watchdog.cli.exits import INTERNAL, OK, TAKEN
-from watchdog.cli.options import config_option
+from watchdog.cli.options import command, config_option
 from watchdog.single import TakenError
 
 M_ARENA_MAX = -8  # malloc.h of glibc
@@ -19,12 +19,14 @@ M_ARENA_MAX = -8  # malloc.h of glibc
 
 def add(commands: Any) -> None:
     """Add the subcommand."""
-    p = commands.add_parser(
+    p = command(
+        commands,
         "run",
-        help="run the daemon (systemd does this)",
-        description="Run the daemon until SIGTERM. SIGHUP reads the configuration again.\n\n"
-        "Exit status: 0 it was told to end, 75 another daemon is at work on the same state or runtime directory, "
-        "78 the configuration has faults.",
+        "run the daemon (systemd does this)",
+        "Run the daemon until SIGTERM or Ctrl-C. SIGHUP reads the configuration again.\n\n"
+        "Exit status: 0 it was told to end, 75 another daemon is at work on the same state or runtime directory, 78 the "
+        "configuration has faults.",
+        "sglang-watchdog run --config ./sglang-watchdog.toml",
     )
     config_option(p)
     p.set_defaults(run=run)

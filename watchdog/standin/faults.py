@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from watchdog.standin.parser import Parser
+
 DEFAULT_DIR = "/tmp/sglang-standin-faults"
 
 FAULTS = {
@@ -132,11 +134,12 @@ def clear(directory: Path, name: str | None = None) -> None:
 def order(argv: Sequence[str]) -> int:
     """The command `fault`: 0 if the fault is ordered, 2 if it cannot be."""
     listing = "\n".join(f"  {name:18} {text}" for name, text in FAULTS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sglang-watchdog standin fault",
         description="Order a fault of a running stand-in server.",
         epilog=f"faults:\n{listing}\n  {'clear':18} end all faults, or the one named by `clear NAME`\n\n"
-        "Every fault takes seconds=S (how long it lasts) and sticky=1 (it is still there after a restart of the server).",
+        "Every fault takes seconds=S (how long it lasts) and sticky=1 (it is still there after a restart of the server).\n\n"
+        "example:\n  sglang-watchdog standin fault hang seconds=60",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--fault-dir", type=Path, default=Path(os.environ.get("STANDIN_FAULT_DIR", DEFAULT_DIR)), metavar="DIR")

@@ -3,13 +3,14 @@
 import argparse
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from watchdog.standin.faults import DEFAULT_DIR
 from watchdog.standin.log import is_version, version_key
+from watchdog.standin.parser import Help, Parser, port
 
 PHASES = ("init", "weights", "kv", "graphs", "pool", "http", "warmup")
 SHARES = {"init": 0.1, "weights": 0.45, "kv": 0.02, "graphs": 0.18, "pool": 0.15, "http": 0.02, "warmup": 0.08}
@@ -33,7 +34,7 @@ KIMI_TOKEN_BYTES = 61 * (512 + 64) * 2
 DRAFT_SHARE = 4096 / KIMI_TOKEN_BYTES
 """The EAGLE3 draft model's bytes per token, as a share of the target's."""
 
-_ARGUMENTS: tuple[tuple[str, type | None, Any], ...] = (
+_ARGUMENTS: tuple[tuple[str, Callable[[str], Any] | None, Any], ...] = (
     ("model-path", str, "/models/Kimi-K2.5"),
     ("tokenizer-path", str, None),
     ("tokenizer-mode", str, "auto"),
@@ -44,7 +45,7 @@ _ARGUMENTS: tuple[tuple[str, type | None, Any], ...] = (
     ("dtype", str, "auto"),
     ("kv-cache-dtype", str, "auto"),
     ("host", str, "127.0.0.1"),
-    ("port", int, 30000),
+    ("port", port, 30000),
     ("mem-fraction-static", float, 0.92),
     ("max-running-requests", int, 48),
     ("max-queued-requests", int, None),
@@ -169,12 +170,14 @@ class Options:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    result = argparse.ArgumentParser(
+    result = Parser(
         prog="sglang-watchdog standin",
         usage="sglang-watchdog standin [options] | sglang-watchdog standin fault NAME [KEY=VALUE …]",
-        description="A stand-in SGLang server: processes, endpoints, log lines and metrics of SGLang, without a model or a GPU. "
-        "`sglang-watchdog standin fault --help` tells how to order a fault while it runs.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        description="A stand-in SGLang server: processes, endpoints, log lines and metrics of SGLang, without a model\n"
+        "or a GPU. `sglang-watchdog standin fault --help` tells how to order a fault while it runs.\n\n"
+        "Exit status: 0 it was told to end, 2 it was used wrongly, 130 Ctrl-C; as SGLang's where its start fails.",
+        epilog="example:\n  sglang-watchdog standin --port 30000 --tp-size 2 --enable-metrics",
+        formatter_class=Help,
     )
     own = result.add_argument_group("the stand-in's own")
     own.add_argument(
@@ -238,7 +241,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """The options of a command line; exits with status 2 and a usage line if it is wrong, as SGLang does."""
+    """The options of a command line; exits with status 2 and one line if it is wrong."""
     args = parser().parse_args(argv)
     server = {flag.replace("-", "_"): getattr(args, flag.replace("-", "_")) for flag, _, _ in _ARGUMENTS}
     server["tokenizer_path"] = server["tokenizer_path"] or server["model_path"]
