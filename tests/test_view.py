@@ -200,8 +200,9 @@ async def test_a_pause_and_its_end(watch: Watch) -> None:
     assert (await asked(watch, command="pause", seconds=60, reason="drill"))["servers"] == ["kimi"]
     status = await asked(watch, command="status")
     assert (status["servers"][0]["paused"], status["servers"][0]["pause_reason"]) == (True, "drill")
-    await asked(watch, command="resume")
+    assert (await asked(watch, command="resume"))["were_paused"] == ["kimi"]
     assert (await asked(watch, command="status"))["servers"][0]["paused"] is False
+    assert (await asked(watch, command="resume"))["were_paused"] == []
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "60", 1e12, []])

@@ -157,6 +157,7 @@ class Requests:
         reason = request.get("reason", "")[:200].encode("utf-8", "replace").decode() or None
         chosen = self._chosen(request)
         unsaved = []
+        paused = [s.watch.server.name for s in chosen if s.watch.engine.facts.paused(self._daemon.clock.now())]
         for s in chosen:
             s.watch.take(Operator(t=self._daemon.clock.now(), action=action, until=until, reason=reason))
             s.watch.log.warning("operator", message=f"{action}{f': {reason}' if reason else ''}", action=action)
@@ -165,7 +166,7 @@ class Requests:
             await s.responder.save()
             if s.responder.trouble is not None:
                 unsaved.append(f"{s.watch.server.name}: {s.responder.trouble}")
-        done: dict[str, Any] = {"done": action, "servers": [s.watch.server.name for s in chosen]}
+        done: dict[str, Any] = {"done": action, "servers": [s.watch.server.name for s in chosen], "were_paused": paused}
         return {**done, "warning": f"it is not on disk: {FORGOTTEN[action]} ({'; '.join(unsaved)})"} if unsaved else done
 
     async def _reload(self, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002

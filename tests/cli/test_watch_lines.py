@@ -28,6 +28,6 @@ def test_a_line_for_what_is_new(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert said == [
         "kimi: serving, idle",
         "kimi: hung for 20 s: no batch",
-        "sglang-watchdog: no daemon listens",
+        "sglang-watchdog watch: no daemon listens",
         "kimi: serving, idle",
     ]

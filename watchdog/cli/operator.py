@@ -81,7 +81,13 @@ def _tell(args: argparse.Namespace, request: dict[str, Any], said: str) -> int:
     if args.json:
         screen.print_json(answer)
     else:
-        print(f"{', '.join(map(screen.plain, answer['servers']))}: {said}")
+        idle = set(answer["servers"]) - set(answer["were_paused"]) if request["command"] == "resume" else set()
+        for word, names in (
+            (said, [name for name in answer["servers"] if name not in idle]),
+            ("was not paused", sorted(idle)),
+        ):
+            if names:
+                print(f"{', '.join(map(screen.plain, names))}: {word}")
         if "warning" in answer:
             print(f"but {screen.plain(answer['warning'])}")
     return OK

@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
         "Show what `status` shows, anew each second, until Ctrl-C. Where the output is no terminal, one line is printed when a "
         "server's sentence says something else, not for each new figure in it; with --json one object a line for each look. A "
         "daemon that does not answer is waited for.\n\n"
-        "Exit status: 0 after Ctrl-C.",
+        "Exit status: 0 after Ctrl-C, 2 its output cannot be written, or nobody reads it any more.",
         "sglang-watchdog watch\nsglang-watchdog watch --interval 5 | tee watch.log",
     )
     config_option(p)
@@ -91,7 +91,7 @@ def _lines(args: argparse.Namespace) -> int:
             answer = asked(args.config, {"command": "status", "server": args.server})
             now = {s["name"]: str(s["sentence"]) for s in answer["servers"]}
         except CommandError as e:
-            now = {"sglang-watchdog": str(e)}
+            now = {"sglang-watchdog watch": str(e)}
         for name, sentence in now.items():
             if said.get(name) != gist(sentence):
                 print(f"{time.strftime('%H:%M:%S')} {screen.plain(name)}: {screen.plain(sentence)}", flush=True)
