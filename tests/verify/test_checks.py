@@ -93,6 +93,7 @@ CASES: list[tuple[str, Seen, Verdict, str]] = [
     ("canary", probed("chat", answer=None), Verdict.UNKNOWN, ""),
     ("metrics", well(metrics=Metrics(t=0.0, ok=False, error="absent")), Verdict.ODD, "absent"),
     ("metrics", well(metrics=Metrics(t=0.0, ok=False, error="timeout")), Verdict.ODD, "timeout"),
+    ("metrics", well(metrics=Metrics(t=0.0, ok=False, error="malformed")), Verdict.ODD, "or one without an end"),
     # journal
     ("readiness", well(life=life(said=lines()[:-1]), probes={}), Verdict.BAD, "not seen in 24 lines"),
     ("readiness", well(life=life(said=lines()[:-1])), Verdict.ODD, "though it answers"),

@@ -80,7 +80,8 @@ def metrics(seen: Seen) -> Item:
     if scraped.error == "absent" and asked is not True:
         cure = "start the server with --enable-metrics: with them the watchdog sees more"
         return odd(AREA, "metrics", "metrics of the engine", "the server has none", cure)
-    return odd(AREA, "metrics", expected, f"no metrics ({scraped.error})", "check metrics.path, and that nothing stands between")
+    why = "no text that Prometheus reads, or one without an end" if scraped.error == "malformed" else scraped.error
+    return odd(AREA, "metrics", expected, f"no metrics ({why})", "check metrics.path, and that nothing stands between")
 
 
 def _failed(item: str, expected: str, probe: Probe, cure: str) -> Item:
