@@ -15,14 +15,18 @@ BUILD_PACKAGES=(gcc libc6-dev libsystemd-dev pkg-config)
 BOX_PACKAGES=(dbus iproute2 mount polkitd procps systemd util-linux)
 INPUTS=(packaging/setup.sh packaging/requirements-build.txt packaging/requirements-dev.txt pyproject.toml)
 LOG=.cache/setup.log
+job=  # the process group that is under way
 
 fail() { echo "setup: $*" >&2; exit 1; }
 
-# step WHAT COMMAND...: runs a command with its output in the log, and shows that it goes on.
+# step WHAT COMMAND...: runs a command with its output in the log, and shows that it goes on. It has a process group of its own, so
+# that it can be ended with all that it began: of itself, what runs in the background of a script hears no ^C, and goes on.
 step() {
   local what=$1 begun=$SECONDS; shift
-  "$@" >>"$LOG" 2>&1 &
-  local job=$!
+  set -m
+  "$@" </dev/null >>"$LOG" 2>&1 &
+  job=$!
+  set +m
   if [ -t 1 ]; then
     while kill -0 "$job" 2>/dev/null; do printf '\r  %s … %d s' "$what" "$((SECONDS - begun))"; sleep 1; done
     printf '\r'
@@ -30,12 +34,25 @@ step() {
     echo "  $what …"
   fi
   if wait "$job"; then
+    job=
     echo "  $what: done in $((SECONDS - begun)) s"
   else
+    job=
     echo "  $what: failed; the end of $LOG:" >&2
     tail -n 15 "$LOG" >&2
     exit 1
   fi
+}
+
+# What is under way is asked to end and waited for (apt-get first lets dpkg finish).
+interrupted() {
+  trap '' INT TERM HUP
+  if [ -n "$job" ]; then
+    kill -INT -- "-$job" 2>/dev/null || true
+    while kill -0 "$job" 2>/dev/null; do wait "$job" || true; done
+  fi
+  echo $'\nsetup: interrupted; the next run begins anew' >&2
+  exit 130
 }
 
 is_usable() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
@@ -101,10 +118,11 @@ install_packages() {
 
 make_environment() {
   export PIP_CACHE_DIR=$PWD/.cache/pip PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
-  if ! is_usable .venv/bin/python; then
-    rm -rf .venv
+  if [ ! -f .venv/made-from ] || ! is_usable .venv/bin/python; then
+    rm -rf .venv                     # one that was not finished, or whose interpreter is gone
     step "virtual environment of $("$python" --version)" "$python" -m venv .venv
   fi
+  rm -f .venv/made-from              # until all is done
   local install=(.venv/bin/python -m pip install --no-build-isolation)
   step "build tools" "${install[@]}" --require-hashes -r packaging/requirements-build.txt
   step "dependencies ($(grep -c == packaging/requirements-dev.txt) packages)" \
@@ -120,13 +138,17 @@ needs_root=no
 
 mkdir -p .cache
 exec 9>.cache/setup.lock
-flock 9                              # two at once would spoil each other's environment
+if ! flock -n 9; then                # two at once would spoil each other's environment
+  echo "setup: another run makes the environment of this clone; waiting for it"
+  flock 9
+fi
 if { [ "$needs_root" = no ] || [ "$(id -u)" = 0 ]; } && [ -f .venv/made-from ] && [ "$(cat .venv/made-from)" = "$(fingerprint)" ]; then exit 0; fi
 
 python=$(find_python) || fail "Python 3.11 or later is needed; as root run: apt-get install python3 (or name one: make setup PYTHON=…)"
 check_packages
 echo "setup: making the environment in .venv (once; a few minutes on a fresh machine)"
 : >"$LOG"
+trap interrupted INT TERM HUP
 [ -z "$missing" ] || install_packages
 make_environment
 fingerprint >.venv/made-from
