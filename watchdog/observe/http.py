@@ -96,7 +96,8 @@ async def exchange(access: Access, request: Request) -> Exchange:
         if result.connect_s is None:
             result.failed("connect_timeout", f"no connection within {min(limits.connect_s, limits.total_s):g} s")
         elif result.first_s is None:
-            result.failed("timeout", f"connected, but no answer (at most the beginning of its headers) within {limits.total_s:g} s")
+            why = "no answer (at most the beginning of its headers)"
+            result.failed("timeout", f"connected, but {why} within {limits.total_s:g} s")
         else:
             result.failed("timeout", f"the answer began after {result.first_s:.2f} s but did not end within {limits.total_s:g} s")
     result.total_s = round(loop.time() - begun, 4)
