@@ -47,11 +47,14 @@ step() {
 # What is under way is asked to end and waited for (apt-get first lets dpkg finish).
 interrupted() {
   trap '' INT TERM HUP
+  [ ! -t 1 ] || echo >&2
   if [ -n "$job" ]; then
     kill -INT -- "-$job" 2>/dev/null || true
     while kill -0 "$job" 2>/dev/null; do wait "$job" || true; done
+    echo "setup: interrupted; the next run begins anew" >&2
+  else
+    echo "setup: interrupted" >&2
   fi
-  echo $'\nsetup: interrupted; the next run begins anew' >&2
   exit 130
 }
 
@@ -68,7 +71,7 @@ find_python() {
 # The packages that Debian's own interpreter needs for virtual environments and for compiling against it.
 python_packages() {
   local real
-  real=$("$1" -c 'import sys; print(sys.executable)')
+  real=$("$1" -c 'import sys; print(sys.executable)' 2>/dev/null)
   case $(readlink -f "$real") in
     /usr/bin/python3.*) local version; version=$(basename "$(readlink -f "$real")"); echo "$version-venv $version-dev" ;;
   esac
@@ -136,6 +139,7 @@ fingerprint() { { pwd; .venv/bin/python --version; sha256sum "${INPUTS[@]}"; } 2
 needs_root=no
 [ "${1:-}" != --as-root ] || needs_root=yes
 
+trap interrupted INT TERM HUP
 mkdir -p .cache
 exec 9>.cache/setup.lock
 if ! flock -n 9; then                # two at once would spoil each other's environment
@@ -148,7 +152,6 @@ python=$(find_python) || fail "Python 3.11 or later is needed; as root run: apt-
 check_packages
 echo "setup: making the environment in .venv (once; a few minutes on a fresh machine)"
 : >"$LOG"
-trap interrupted INT TERM HUP
 [ -z "$missing" ] || install_packages
 make_environment
 fingerprint >.venv/made-from

@@ -120,7 +120,7 @@ def test_after_a_run_that_was_interrupted_it_is_made_anew(clone: Clone, step: st
     with clone.held(step) as p:
         os.killpg(p.pid, signal.SIGINT)  # as a terminal does
         _, said = p.communicate(timeout=30)
-    assert (p.returncode, said) == (130, "\nsetup: interrupted; the next run begins anew\n")
+    assert (p.returncode, said) == (130, "setup: interrupted; the next run begins anew\n")
     assert gone(int((clone.root / "child").read_text())), "nothing goes on behind one's back"
     clone.steps()
 
