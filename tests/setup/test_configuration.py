@@ -105,7 +105,7 @@ def test_names(unit: str, name: str) -> None:
     assert configuration.name_of(unit) == name
 
 
-@given(model=st.text(), unit=st.from_regex(r"[A-Za-z0-9:_.\\@-]{1,80}", fullmatch=True))
+@given(model=st.text(st.characters(exclude_characters="\0")), unit=st.from_regex(r"[A-Za-z0-9:_.\\@-]{1,80}", fullmatch=True))
 def test_whatever_a_model_or_unit_is_called_the_file_can_be_read(model: str, unit: str) -> None:
     model = model.encode("utf-8", "replace").decode()
     table = tomllib.loads(configuration.table(found(f"{unit}x.service", served_model_name=model), Wish()))["servers"][0]

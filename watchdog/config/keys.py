@@ -267,7 +267,7 @@ class Server(Section, frozen=True, kw_only=True):
     base_url: Annotated[str, _doc("Where its API is, without /v1; each server has its own.")] = "http://127.0.0.1:30000"
     model: Annotated[
         str,
-        _text(r"^[^\x00-\x1f\x7f]*$", "a name without control characters"),
+        _text(r"^[^\x00]*$", "a name without a zero byte: no command line has one"),
         _doc("The served model name to ask for; empty: the first of GET /v1/models."),
     ] = ""
     api_key_file: Annotated[
