@@ -65,3 +65,12 @@ def test_credentials_are_read_again(tmp_path: Path) -> None:
 
     assert service.known_credentials(path) == files
     assert service.known_credentials(tmp_path / "none") == {}
+
+
+def test_how_to_install_for_all_users_is_said_in_the_same_words_everywhere() -> None:
+    """And without --global, which the pipx of Debian 12 and Ubuntu 24.04 does not know."""
+    root = Path(__file__).parents[2]
+    for name in ("README.md", "docs/installation.md", "packaging/debian/README.Debian"):
+        text = (root / name).read_text()
+        assert service.PIPX in text
+        assert "pipx install --global" not in text

@@ -222,7 +222,7 @@ def _stacks_remarks(wanted: Wanted) -> list[str]:
     try:
         python.program()
     except python.NoStacksError as e:
-        return [f"the stacks helper will tell the kernel's stacks only: {e}; `pipx install --global py-spy` brings it"]
+        return [f"the stacks helper will tell the kernel's stacks only: {e}; `{service.PIPX} py-spy` brings it"]
     return []
 
 
@@ -232,7 +232,7 @@ def _service_files(wanted: Wanted) -> list[File]:
     if closed is not None:
         raise SetupError(
             f"the service could not run this installation: {closed}. Install it for all users: "
-            "`pipx install --global`, or an environment below /opt "
+            f"`{service.PIPX} .` in its checkout, or an environment below /opt "
             "(`python3 -m venv /opt/sglang-watchdog`, then pip)"
         )
     if service.packaged():

@@ -18,6 +18,9 @@ STACKS_UNITS = (STACKS_SOCKET, "sglang-watchdog-stacks@.service")
 RULE = Path("/etc/polkit-1/rules.d/50-sglang-watchdog.rules")
 CREDENTIALS = Path("/etc/systemd/system/sglang-watchdog.service.d/50-credentials.conf")
 PACKAGED = (Path("/usr/lib/systemd/system"), Path("/lib/systemd/system"))
+PIPX = "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install"
+"""How to install for all users: --global came with pipx 1.5; Debian 12 has 1.1, Ubuntu 24.04 has 1.4."""
+
 HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
 """What the service does not see: ProtectHome= and PrivateTmp= of its unit."""
 
