@@ -33,7 +33,7 @@ CLOSER_S = 300.0
 """So long after readiness, canaries come at a shorter interval."""
 NOTHING_YET = frozenset(
     {"NotServing", "NotStarting", "NotStarted", "NotRunning", "NotSeen", "NotRead", "NotLearned", "NotCounted", "NotAnnounced"}
-    | {"NotTold", "NothingSeen", "NoReport", "NoTraffic", "NoHostPool", "NoBaseline"}
+    | {"NotTold", "NothingSeen", "NoReport", "NoTraffic", "NoHostPool", "NoBaseline", "NoSpeculation"}
 )
 """Reasons for which a condition is not known that say no more than that nothing was seen yet. At each change of phase there are
 a dozen of them: in the log they would bury what matters."""

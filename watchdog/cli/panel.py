@@ -136,7 +136,7 @@ def _restarts(view: dict[str, Any]) -> str:
     if budget["forbidden"]:
         text += f", no more now: {budget['forbidden']}"
     elif budget["backoff_s"]:
-        text += f", the next not before {span(budget['backoff_s'])}"
+        text += f", the next in {span(budget['backoff_s'])} at the earliest"
     if done:
         last = done[-1]
         would = "would have been, " if last["dry"] else ""

@@ -19,9 +19,12 @@ def judge(f: Facts, a: Account) -> Verdict:
     """The condition AsBaseline."""
     kind = "AsBaseline"
     known, server = f.baseline, f.life.server
-    if f.life.phase() is not Phase.SERVING or server is None or known is None:
-        message = "No baseline has been made yet." if known is None else "The server's arguments are not known yet."
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NoBaseline" if known is None else "NotServing", message=message)
+    if known is None:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NoBaseline", message="No baseline has been made yet.")
+    if f.life.phase() is not Phase.SERVING or server is None:
+        off = f"The server is {f.life.phase().value}."
+        message = off if f.life.phase() is not Phase.SERVING else "The server's arguments are not known yet."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=message)
     changes = known.identity.differences(identity_of(server.args, server.version, f.host))
     if changes:
         shown = ", ".join(change(*c) for c in changes[:6]) + (f" and {len(changes) - 6} more" if len(changes) > 6 else "")

@@ -25,6 +25,20 @@ SLOW_S = 300.0
 GIB = 1024**3
 
 
+UNREAD = {
+    "no_driver": "No NVIDIA driver is loaded on this host: GPUs are not looked at.",
+    "driver_timeout": "The NVIDIA driver has not answered in time.",
+    "version_mismatch": "The NVIDIA driver and its library have different versions.",
+    "lost": "NVML says that a GPU is lost.",
+    "reset_required": "NVML says that a GPU needs a reset.",
+}
+"""By what NVML's helper says where GPUs cannot be read."""
+
+
+def _unread(error: str | None) -> str:
+    return UNREAD.get(error or "", f"GPUs cannot be read: {error or 'no reason was given'}.")
+
+
 def judge(f: Facts) -> Verdict:
     """The condition DevicesHealthy."""
     kind = "DevicesHealthy"
@@ -38,7 +52,7 @@ def judge(f: Facts) -> Verdict:
     if d.last is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No GPU has been looked at.")
     if not d.last.ok:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotReadable", message=f"NVML says: {d.last.error or 'nothing'}.")
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotReadable", message=_unread(d.last.error))
     fabric = _fabric(f)
     if fabric is not None:
         return Verdict(type=kind, status=Status.FALSE, reason=fabric.reason, message=fabric.message, calls=(fabric,))

@@ -6,7 +6,9 @@ from typing import Any
 from watchdog.judge import deeds, progress
 from watchdog.judge.decide import condemned, in_vain, stand_down
 from watchdog.judge.engine import Engine
-from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.deaths import Death
+from watchdog.judge.facts.life import Life, Phase
+from watchdog.judge.outage import GRACE_S, ending
 from watchdog.judge.patience import patience
 from watchdog.judge.sentence import sentence
 from watchdog.judge.verdict import Call, Status, Want
@@ -111,6 +113,10 @@ def _needed(engine: Engine, now: float) -> Iterator[str]:
     if phase is Phase.STARTING:
         yield "Not called for: a start is restarted when all signs of progress (lines, memory, reading, compilers) stand still."
         return
+    ended = f.life.deaths[-1] if f.life.deaths else None
+    if phase is Phase.OFF and ended is not None and not ended.asked:
+        yield from _left_to_systemd(f.life, ended, now)
+        return
     if phase is not Phase.SERVING or f.life.headless:
         yield "Not called for: an end that nobody asked for, or an engine process that vanishes, would."
         return
@@ -129,6 +135,18 @@ def _needed(engine: Engine, now: float) -> Iterator[str]:
         "It would also be if an engine process vanished, the unit ended unasked, "
         f"or {policy.garbage_count} and more answers were garbage."
     )
+
+
+def _left_to_systemd(life: Life, ended: Death, now: float) -> Iterator[str]:
+    """It has just ended although nobody asked for it, and systemd comes first."""
+    restart = f"Restart={(life.unit.restart if life.unit is not None else None) or 'no'}"
+    said = f"it ended {ago(now - ended.t)} although nobody asked for it ({ending(ended.code)})"
+    if not life.down:
+        yield f"Left to systemd: {said}, and systemd starts it again ({restart}). It is called for if systemd gives up."
+        return
+    wait_s = GRACE_S - (now - ended.t)
+    when = f"in {span(wait_s)}" if wait_s > 0 else "as soon as that is sure"
+    yield f"Not called for yet: {said}. systemd goes first ({restart}); if it does not start it, a restart is called for {when}."
 
 
 def text(told: dict[str, Any]) -> str:

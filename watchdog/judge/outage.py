@@ -2,6 +2,7 @@
 
 import math
 import re
+import signal
 
 from msgspec import structs
 
@@ -205,8 +206,20 @@ def _signalled(d: Death, now: float) -> Verdict:
 
 
 def _said(d: Death) -> str:
-    code = d.code if d.killed is None else f"{d.killed} ({d.code})"
+    code = ending(d.code) if d.killed is None else f"{d.killed} ({ending(d.code)})"
     return f"{code}: {quoted(d.text, 140)}" if d.text else code
+
+
+def ending(code: str) -> str:
+    """How a process ended, for people: "killed by SIGKILL", not "killed with status 9"."""
+    how, _, status = code.partition(" with status ")
+    if how not in ("killed", "dumped") or not status.isdecimal():
+        return code
+    try:
+        name = signal.Signals(int(status)).name
+    except ValueError:
+        name = f"signal {status}"
+    return f"killed by {name}{' with a core dump' if how == 'dumped' else ''}"
 
 
 def _crashes(life: Life, now: float, over_at: float) -> tuple[Call, ...]:

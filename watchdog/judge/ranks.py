@@ -39,11 +39,13 @@ def judge(f: Facts, now: float) -> Verdict:
     if not gone and not r.known:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No engine process was seen yet.")
     if not gone and not absent:
+        # How many are to come in a start is not known.
+        rest = " so far, none gone" if phase is Phase.STARTING else ", all present"
         return Verdict(
             type=kind,
             status=Status.TRUE,
             reason="AllPresent",
-            message=f"{counted(len(r.known), 'engine process', 'engine processes')}, all present.",
+            message=f"{counted(len(r.known), 'engine process', 'engine processes')}{rest}.",
         )
     killed = _killed(f, gone) if gone else None
     names = _names(gone, absent) + (f", {killed}" if killed is not None else "")

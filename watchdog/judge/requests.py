@@ -33,6 +33,8 @@ def judge(f: Facts, now: float) -> Verdict:
     unasked = _unasked(f, now)
     if unasked is not None:
         return unasked
+    if f.life.phase() is Phase.OFF:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message="The server is off.")
     unreached = _unreached(f, now)
     if unreached is not None:
         return unreached
@@ -121,6 +123,11 @@ def _none_stands(f: Facts, before: list[Probe], now: float) -> Verdict:
     """No refusal, or none that newer probes have not overtaken."""
     kind = "ProbesAccepted"
     last_served = f.refusals.served[-1] if f.refusals.served else None
+    vain = list(takewhile(lambda a: not a.connected, reversed(f.probes.attempts)))
+    if vain and last_served is not None and vain[-1].ended > last_served:
+        count = "The newest request" if len(vain) == 1 else f"The {len(vain)} newest requests"
+        message = f"{count} did not come to the server ({vain[0].probe.outcome}, {ago(now - vain[0].ended)})."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NothingSeen", message=message)
     if last_served is not None and now - last_served <= WINDOW_S and (not before or last_served > before[-1].t):
         return Verdict(type=kind, status=Status.TRUE, reason="Accepted", message="The server accepts our requests.")
     message = "No request was answered of late."

@@ -18,6 +18,8 @@ def judge(f: Facts, now: float) -> Verdict:
     kind = "SpeculationEffective"
     if f.life.phase() is not Phase.SERVING:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
+    if f.life.server is not None and f.life.server.args.get("speculative_algorithm", "") is None and not f.accepted.first:
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NoSpeculation", message="The server does not speculate.")
     idle = _inactive(f)
     if idle is not None:
         return idle
