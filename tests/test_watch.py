@@ -136,6 +136,16 @@ def test_a_judge_that_raises_is_told_once_and_the_record_goes_on(made: Made, mon
     assert len(made.watch.recorder.lines()) > 20
 
 
+def test_the_diary_has_what_is_in_doubt(made: Made) -> None:
+    made.serving()
+    made.clock.advance(30)
+    made.take(Probe(t=made.clock.now(), inv=made.watch.target.inv, probe="health", outcome="timeout", total_s=20.0, limit_s=20.0))
+    made.watch.tick()
+    last = made.watch.diary[-1]
+    assert (last.what, last.reason) == ("condition", "ProbeFailed")
+    assert last.text.startswith("SchedulerProgressing: Probes fail: health")
+
+
 def test_that_nothing_was_seen_yet_buries_nothing(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """What holds, what does not, and that it no longer is known not to hold: all of that is told."""
     told: list[str] = []

@@ -18,7 +18,7 @@ from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.sentence import sentence, worst
-from watchdog.judge.verdict import Condition, Event, Intent, Status
+from watchdog.judge.verdict import DOUBTS, Condition, Event, Intent, Status
 from watchdog.log import get
 from watchdog.observation import Acted, Header, Job, Observation, Operator, Probe, Self, Unit
 from watchdog.observe.source import Target
@@ -223,7 +223,7 @@ class Watch:
             status=str(c.status),
             reason=c.reason,
         )
-        if c.status is not Status.UNKNOWN:
+        if c.status is not Status.UNKNOWN or (c.type, c.reason) in DOUBTS:
             self.note(t, "condition", f"{c.type}: {c.message}", c.reason)
 
     def _operator(self, x: Operator) -> None:

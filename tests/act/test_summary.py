@@ -8,10 +8,10 @@ import pytest
 from watchdog import config
 from watchdog.act import bundles
 from watchdog.act.scene import Scene
-from watchdog.act.summary import conditions, summary
+from watchdog.act.summary import FLAGS, conditions, summary
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Action, Condition, Intent, Severity, Status
-from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Probe, Proc, Procs, Unit
+from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Probe, Proc, Procs, Server, Unit
 
 BARE: tuple[Observation, ...] = (
     Unit(t=990.0),
@@ -87,6 +87,30 @@ def test_each_look_has_its_age() -> None:
 def test_a_port_that_a_probe_has_reached_since_is_not_called_deaf(probe: Probe, stands: bool) -> None:
     deaf = Port(t=961.0, address="127.0.0.1:30000", listening=False)
     assert part(page(deaf, probe), "Seen last") == (["* port 127.0.0.1:30000: nobody listens, 39 s before"] if stands else [])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "since"),
+    [
+        ("timeout", "; since then a probe was let in (5 s before)"),
+        ("refused", "; since then a probe was not let in (5 s before)"),
+        ("skipped", ""),
+    ],
+)
+def test_an_old_look_at_the_port_stands_beside_what_probes_found_since(outcome: str, since: str) -> None:
+    port = Port(t=400.0, address="0.0.0.0:30000", listening=True)
+    probe = Probe(t=995.0, probe="health", outcome=outcome, connect_s=0.001)  # type: ignore[arg-type]
+    line = f"* port 0.0.0.0:30000: a process listens, whose is unknown, 10 min before{since}"
+    assert part(page(port, probe), "Seen last") == [line]
+
+
+def test_arguments_that_say_something_come_first() -> None:
+    filled_in = {f"a_default_{n:02}": n + 1 for n in range(FLAGS)}
+    args = {"sleep_on_idle": True, **filled_in, "tp_size": 8, "hicache_ratio": 4.0, "model_path": "/m", "dtype": None}
+    told = part(page(Server(t=1.0, args=args)), "Launch arguments")
+    assert told[:4] == ["* model_path: /m", "* tp_size: 8", "* hicache_ratio: 4.0", "* sleep_on_idle: true"]
+    assert told[4] == "* a_default_00: 1"
+    assert (len(told), told[-1]) == (FLAGS + 1, "* … and 4 more in record.jsonl.gz")
 
 
 @pytest.mark.parametrize(

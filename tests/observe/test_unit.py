@@ -162,6 +162,21 @@ async def test_a_unit_that_systemd_forgets_keeps_its_last_life() -> None:
         assert (run.target.cgroup, run.target.active) == ("", False)
 
 
+@pytest.mark.parametrize(("before", "since"), [(UP, -5.0), (None, None)])
+async def test_a_life_that_waits_for_its_restart_began_before_it_died(before: UnitState | None, since: float | None) -> None:
+    """systemd's InactiveExitTimestamp= is then that of its death: a life of no length was told, and judged."""
+    waits = with_(UP, active_state="activating", sub_state="auto-restart", main_pid=None, inactive_exit_at=-1.0)
+    async with running(FakeBus(before or waits)) as run:
+        run.bus.now = waits
+        await run.signal(Signal("/unit", "p", "PropertiesChanged", ["i", {}, []]))
+        last = run.told[-1]
+        assert isinstance(last, Unit)
+        assert (last.inv, last.since, last.sub_state) == ("a1", since, "auto-restart")
+        run.bus.now = ANEW
+        await run.signal(Signal("/unit", "p", "PropertiesChanged", ["i", {}, []]))
+        assert run.target.since == ANEW.inactive_exit_at
+
+
 async def test_the_same_state_is_told_again_only_after_the_interval() -> None:
     changed = Signal("/unit", "p", "PropertiesChanged", ["i", {}, []])
     async with running(FakeBus(UP)) as run:

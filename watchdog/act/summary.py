@@ -8,6 +8,7 @@ from typing import Any
 from watchdog import __version__
 from watchdog.act import redact
 from watchdog.act.scene import Scene
+from watchdog.judge.facts.baseline import MATTERS
 from watchdog.judge.verdict import DOUBTS, WORST, Action, Condition, Status
 from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Probe, Procs, Server, Unit
 from watchdog.units import format_gib
@@ -15,6 +16,11 @@ from watchdog.wording import counted, span
 
 FLAGS = 60
 FLAG_CAP = 120
+FIRST = (
+    *("model_path", "served_model_name", *MATTERS[1:], "reasoning_parser", "tool_call_parser", "watchdog_timeout"),
+    *("soft_watchdog_timeout", "max_queued_requests", "schedule_policy", "enable_metrics", "decode_log_interval", "log_level"),
+)
+"""Launch arguments that say most about how a server behaves; the page has room for a third of all."""
 NAMED = 24
 """So many processes are named."""
 TURNED = 6
@@ -124,7 +130,7 @@ def conditions(scene: Scene) -> list[dict[str, str]]:
 def _seen(scene: Scene) -> list[str]:
     """The last look of each kind, each with its age."""
     lines = [
-        f"* {word(x)}, {_age(scene, x)}"
+        f"* {word(x)}, {_age(scene, x)}{_since_then(scene, x)}"
         for kind, word in SAID.items()
         if (x := scene.last(kind)) is not None and not _overtaken(scene, x)
     ]
@@ -135,6 +141,14 @@ def _overtaken(scene: Scene, x: Observation) -> bool:
     """Whether what was seen since says otherwise: a probe was connected to a port on which nobody listened before."""
     probe = scene.last(Probe)
     return isinstance(x, Port) and not x.listening and probe is not None and probe.t > x.t and probe.connected
+
+
+def _since_then(scene: Scene, x: Observation) -> str:
+    """A port is looked at seldom while it is known to be open; what probes found there since is newer."""
+    probe = scene.last(Probe)
+    if not isinstance(x, Port) or not x.listening or probe is None or probe.t - x.t < 1 or probe.outcome == "skipped":
+        return ""
+    return f"; since then a probe was {'let in' if probe.connected else 'not let in'} ({_age(scene, probe)})"
 
 
 def _age(scene: Scene, x: Observation) -> str:
@@ -216,7 +230,9 @@ def _flags(scene: Scene) -> list[str]:
     if server is None or not server.args:
         return ["unknown"]
     given = {name: each for name, each in server.args.items() if each not in (None, False, "", [])}
-    lines = [f"* {name}: {_short(each)}" for name, each in sorted(given.items())[:FLAGS]]
+    # The sort keeps the order of the others: what stood on the command line comes before what SGLang filled in.
+    ordered = sorted(given, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    lines = [f"* {name}: {_short(given[name])}" for name in ordered[:FLAGS]]
     if len(given) > FLAGS:
         lines.append(f"* … and {len(given) - FLAGS} more in record.jsonl.gz")
     return lines + [f"* {name}={each}" for name, each in sorted(server.env.items())]

@@ -104,6 +104,8 @@ class UnitSource:
         since = None if state.inactive_exit_at is None else self._clock.at_monotonic(state.inactive_exit_at)
         target = self._target
         if state.invocation is not None:  # systemd forgets both with a unit that it unloads; the last life stays the last
+            if state.waits_for_restart:  # systemd counts that as an activation: since then, this life has ended
+                since = target.since if target.inv == state.invocation else None
             target.inv, target.since = state.invocation, since
         target.main_pid = state.main_pid
         target.cgroup = target.server.cgroup or state.control_group or ""
