@@ -288,6 +288,14 @@ def second_node(s: Sim) -> None:
     s.at(20, refused_chat)
 
 
+@case("headless-rank-probe", until=2900, variants=("plain", "0.5.9"), alert=NOT, nnodes=2, node_rank=1, metrics=False, rate=0.0)
+def second_node_at_rest(s: Sim) -> None:
+    """Seen for the first time after hours: no step of its start was seen, and none will be."""
+    s.listening = False
+    s.looks.gpu_power = (0.0, 90.0)
+    s.at(5, s.looks.look_port)
+
+
 @case("sgl-omni-flashinfer-jit-678s", until=1800, variants=("plain", "no-metrics", "0.5.9"), rate=0.05)
 def compiles_after_readiness(s: Sim) -> None:
     def begin() -> None:

@@ -153,7 +153,7 @@ def stop_and_start_by_hand(s: Sim) -> None:
     s.at(T + 400, lambda: s.boot())
 
 
-@case("restart-and-stop-by-hand", until=1400, variants=("plain", "0.5.9"), alert=NOT)
+@case("restart-and-stop-by-hand", until=1300, variants=("plain", "0.5.9"), alert=NOT)
 def sigterm_without_a_job(s: Sim) -> None:
     """Somebody sent SIGTERM past systemd: the server drains and ends with status 0."""
 

@@ -29,7 +29,7 @@ def stop_that_nobody_tells_of(s: Sim) -> None:
     s.at(T, lambda: s.stop("stop", drain_s=40, told=False))
 
 
-@case("stopped before we looked", until=900, variants=("plain", "0.5.9", "no-metrics"), alert=NOT)
+@case("stopped before we looked", until=690, variants=("plain", "0.5.9", "no-metrics"), alert=NOT)
 def draining_by_a_signal_when_first_seen(s: Sim) -> None:
     """Somebody sent SIGTERM past systemd, and only the later lines of the drain are seen."""
     s.out.clear()

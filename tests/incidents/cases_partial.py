@@ -110,7 +110,12 @@ def the_download_stands_still(s: Sim) -> None:
         s.at(60 + 28 * k, lambda bar=bar: s.log(bar, "bare"))
 
 
-@case("journal-reader-stuck-after-rotate", until=2400, variants=("plain", "busy", "0.5.9"), alert=must(T + 200, T + 1200, "log"))
+@case(
+    "journal-reader-stuck-after-rotate",
+    until=2400,
+    variants=("plain", "busy", "0.5.9", "no-metrics", "one-gpu-no-metrics"),
+    alert=must(T + 200, T + 1300, "log"),
+)
 def no_line_comes_any_more(s: Sim) -> None:
     s.lose = lambda _line: s.now > T
 

@@ -1,6 +1,6 @@
 """Servers that turn requests away because their queue is full, or say so."""
 
-from tests.incidents.case import case, must
+from tests.incidents.case import NOT, case, must
 from tests.incidents.sim import Sim
 
 T = 600.0
@@ -61,3 +61,27 @@ def nobody_is_ever_let_in(s: Sim) -> None:
     """--max-queued-requests 0: a restart repeats it."""
     s.at(20, s.boot)
     s.looks.chat_as = full
+
+
+@case(
+    "sgl-batch-is-full-latch",
+    until=2900,
+    variants=("plain", "no-metrics", "0.5.9", "quick-probes"),
+    rate=0.02,
+    alert=NOT,
+)
+def now_and_then_nobody_is_let_in(s: Sim) -> None:
+    """For less than two minutes each: canaries stand in the queue that the log tells of, and are not lost."""
+
+    def shut() -> None:
+        s.engine.admits = False
+        s.user(500, 300)
+
+    def open_again() -> None:
+        s.engine.admits = True
+        s.engine.wake()
+
+    for t in (500, 1100, 1700, 2300):
+        s.at(t - 1.0, lambda: s.user(800, 15_000) and None)
+        s.at(float(t), shut)
+        s.at(t + 112.0, open_again)

@@ -265,6 +265,20 @@ def main_process_dies_of_an_exception(s: Sim) -> None:
     fails(s, "init", error, code="exited", status=1, bare=True)
 
 
+@case(
+    "sgl-shm-leak-permanent-crashloop",
+    until=1200,
+    variants=("plain", "0.5.9"),
+    mid_life=False,
+    withhold=must(100, 900, "/dev/shm"),
+)
+def no_room_in_shared_memory(s: Sim) -> None:
+    """There is room whenever we look: only the line after the exception names the cause."""
+    error = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:94, unhandled system error, NCCL version 2.27.7"
+    cause = "Error while creating shared memory segment /dev/shm/nccl-7cT5rX (size 33030528), error: No space left on device (28)"
+    fails(s, "init", f"{error}\n{cause}")
+
+
 @case("nccl-eaddrinuse", until=1200, variants=("plain",), mid_life=False)
 def rendezvous_port_taken_once(s: Sim) -> None:
     fails(

@@ -61,7 +61,7 @@ def traceback(error: str) -> list[str]:
     return [
         '  File "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py", line 2711, in run_scheduler_process',
         "    scheduler.event_loop_overlap()",
-        error,
+        *error.splitlines(),
     ]
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from watchdog.config import Judging
 from watchdog.judge import answers
+from watchdog.judge.answers import RESTART_S
 from watchdog.judge.facts import Facts
 from watchdog.judge.verdict import Severity, Status, Verdict, Want
-from watchdog.observation import Answer, Log, Probe, Unit
+from watchdog.observation import Answer, Log, Probe, Server, Unit
 
 INV = "a" * 32
 TEXTS = {"good": "Paris.", "odd": "Paris<|im_end|> and so on and so on", "plain": "[PAD]" * 8, "other": "The largest city."}
@@ -125,7 +126,7 @@ def test_a_restart_for_garbage_needs_a_canary_that_was_computed() -> None:
     last = asked(f, "p" * 8, begin=1000.0, probe="prefix")
     assert (judged(f, last).reason, wants(judged(f, last))) == ("GarbageAnswers", [Want.ALERT])
     last = asked(f, "p", begin=last + 60.0)
-    assert wants(judged(f, last)) == [Want.ALERT, Want.RESTART]
+    assert wants(judged(f, last + RESTART_S)) == [Want.ALERT, Want.RESTART]
 
 
 def test_merely_odd_answers_do_not_shorten_the_way_to_a_restart() -> None:
@@ -133,7 +134,16 @@ def test_merely_odd_answers_do_not_shorten_the_way_to_a_restart() -> None:
     asked(f, "gggoooooooooo", every=60.0)
     last = asked(f, "pppppp", begin=2000.0, every=60.0)
     assert wants(judged(f, last)) == [Want.ALERT], "the plainly bad ones have lasted for five minutes"
-    assert wants(judged(f, last + 301.0)) == [Want.ALERT, Want.RESTART]
+    assert wants(judged(f, last + RESTART_S - 301.0)) == [Want.ALERT]
+    assert wants(judged(f, last + RESTART_S - 299.0)) == [Want.ALERT, Want.RESTART]
+
+
+def test_garbage_that_may_come_from_a_store_is_not_restarted_for() -> None:
+    f = serving()
+    f.see(Server(t=1.0, inv=INV, args={"hicache_storage_backend": "file"}))
+    asked(f, "ggg")
+    v = judged(f, asked(f, "p" * 9, begin=1000.0) + RESTART_S)
+    assert wants(v) == [Want.ALERT] and "storage tier (file)" in str(v.calls[0].advice)
 
 
 def test_an_odd_answer_hides_no_canary_that_fails() -> None:

@@ -334,3 +334,16 @@ def test_a_job_of_somebody_else_that_was_there_before_us_holds_until_its_end() -
 
     f.see(unit(20.1, inv=NEXT))
     assert stand_down(f, 21.0) is None
+
+
+def test_what_was_withheld_is_said_again_when_it_comes_back_in_a_life_that_has_served() -> None:
+    """A person restarted it, it served, and the same stands in the way once more: nobody would hear of the second outage."""
+    ledger = Ledger()
+    f = facts()
+    assert actions(decided(f, VETO, HUNG, ledger=ledger)) == ["withhold"]
+
+    f.see(unit(1500.0, inv=NEXT))
+    f.see(Log(t=1600.0, inv=NEXT, message="[2026-01-14 02:00:00] The server is fired up and ready to roll!"))
+    assert actions(decided(f, ledger=ledger, now=1605.0)) == []
+    assert actions(decided(f, VETO, HUNG, ledger=ledger, now=2500.0)) == ["withhold"]
+    assert actions(decided(f, VETO, HUNG, ledger=ledger, now=2505.0)) == [], "once in each life"

@@ -14,12 +14,19 @@ OLD_S = 1800.0
 """An answer that is older, and older than two of the usual intervals, tells nothing of the server's answers of now."""
 ERRORS_S = 120.0
 LASTING_S = 600.0
-"""Garbage alone, without a second sign, must last so long before a restart is worth its price."""
+"""Odd answers must go on for so long to be told, as episodes pass."""
+RESTART_S = 1800.0
+"""Garbage alone, without a second sign, must last so long before a restart is worth its price: it is told long before, and a
+fault of the software comes back."""
 MIXED_SHARE = 0.15
 """Such a part of the last canaries that was answered with garbage, between good answers, is no accident."""
 EMPTY_LEAST = 3
 EMPTY_RATE = 0.1
 """So many canaries, and such a part of them, with an answer but no content are more than chance."""
+STORE_ADVICE = (
+    "It may come from the storage tier ({}), which outlives a restart: ask by hand with a prompt that is new, clear the store, "
+    "and restart it then. Keep the transcripts."
+)
 
 
 def judge(f: Facts, policy: Judging, now: float) -> Verdict:
@@ -94,20 +101,23 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict | None:
         )
         both = (structs.replace(call, want=Want.ALERT, unmet=False), call)
         return Verdict(type=kind, status=Status.FALSE, reason="GarbageFromTheStart", message=f"{message}.", calls=both)
+    store = f.life.arg("hicache_storage_backend")
     alert = Call(
         want=Want.ALERT,
         reason="GarbageAnswers",
         message=f"{message}; it answered well before.",
         severity=Severity.CRITICAL,
-        advice="If it comes back after a restart it is a fault of the software: keep the transcripts.",
+        advice=STORE_ADVICE.format(store)
+        if store
+        else "If it comes back after a restart it is a fault of the software: keep the transcripts.",
         evidence=tuple(evidence),
     )
     calls: tuple[Call, ...] = (alert,)
-    # Without a second sign it must last: an episode passes by itself, and a restart costs everybody the cache. The prefix canary
-    # alone is no sign: what it is answered may come from a store that outlives a restart.
-    lasting = run.plain >= 2 * policy.garbage_count and now - run.plain_since >= LASTING_S
+    # Without a second sign it must last: an episode passes by itself, and a restart costs everybody the cache. What comes from a
+    # store outlives a restart: of the prefix canary alone, or where the cache has one beyond the host's memory, it is no sign.
+    lasting = run.plain >= 2 * policy.garbage_count and now - run.plain_since >= RESTART_S
     chat = a.runs.get("chat")
-    if rejected or (lasting and chat is not None and chat.plain):
+    if rejected or (lasting and chat is not None and chat.plain and not store):
         calls = (alert, structs.replace(alert, want=Want.RESTART))
     return Verdict(type=kind, status=Status.FALSE, reason="GarbageAnswers", message=f"{message}.", calls=calls)
 

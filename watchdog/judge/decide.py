@@ -78,11 +78,10 @@ def _settle(f: Facts, ledger: Ledger, now: float) -> None:
     if f.life.proven and f.answers.good and ledger.restarts and ledger.restarts[-1].inv != f.life.inv:
         ledger.restarts[-1].proven = True
     if f.life.proven and f.life.surely_ready(now) and f.life.dying_at is None:
-        for reason in ("SameEarlyDeath", "PortTaken", "GpuMemoryTaken", "ShmFull"):
-            ledger.withheld.pop(reason, None)
-    for reason, t in list(ledger.withheld.items()):
-        if now - t > FORGET_S:
-            del ledger.withheld[reason]
+        # What stood in the way of a life before it is news if it comes again.
+        since = f.life.ready_at or now
+        ledger.withheld = {reason: t for reason, t in ledger.withheld.items() if t >= since}
+    ledger.withheld = {reason: t for reason, t in ledger.withheld.items() if now - t <= FORGET_S}
 
 
 def _alerts(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:

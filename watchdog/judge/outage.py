@@ -16,7 +16,7 @@ from watchdog.wording import ago, quoted, span
 
 GRACE_S = 20.0
 """systemd's own Restart= goes first: so long after the end it may still schedule something."""
-SIGNALLED_S = 900.0
+SIGNALLED_S = 600.0
 """Who ends the server by hand to start it again does so sooner."""
 RECENT_S = 86400.0
 UNLOADED = {

@@ -15,11 +15,17 @@ AT_WORK = 3.0
 """GPUs that draw the power of real work: so many times as long, as one step may hold a prompt of any length."""
 AT_WORK_IN_CHUNKS = 1.5
 """The same where the flags say how much a step may hold at most: its time is reckoned with already."""
+HARD = 0.8
+"""GPUs that draw such a part of the power of the hardest work do not wait for each other."""
+HARD_S = 7200.0
+"""Where the flags set no bound to a step, one at such power may be a single prompt for so long: on CPUs, an hour was reported."""
 
 
 def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     """How long the engine may be silent before that is odd, in seconds, and the reason for it."""
     work = f.work
+    if f.ranks.stopped(now):
+        return policy.hang_s, "nothing explains a stopped process"
     limit, why = policy.hang_s, "the usual limit"
     gap = work.longest_gap()
     if 3 * gap > limit:
@@ -32,7 +38,7 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     longest = 3 * work.prefill_s(chunk)
     if longest > limit and not at_rest:
         limit, why = longest, f"its flags allow prefills of {chunk:.0f} tokens in one step"
-    if f.life.ready_at is not None and now - f.life.ready_at < FIRST_USES_S and not f.ranks.halted(now):
+    if f.life.ready_at is not None and now - f.life.ready_at < FIRST_USES_S:
         first = work.decode is None and work.ended_at is None and not f.answers.good
         use = FIRST_USE_S if first else FIRST_USE * policy.hang_s
         if limit < use:
@@ -42,10 +48,16 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     if f.ranks.compiling(now) and limit < policy.start_silence_s:
         limit, why = policy.start_silence_s, "a compiler is at work in the unit"
     told = f.ranks.compile_told_at
-    if told is not None and told >= max(work.stepped_at or 0.0, f.life.ready_at or 0.0) - 1.0:
+    if told is not None and told >= max(work.surely_stepped_at or 0.0, f.life.ready_at or 0.0) - 1.0:
         limit, why = LONGEST_S, "its log says that kernels are being compiled"
+    chunk_size = f.life.number("chunked_prefill_size")
+    on_cpu = f.devices.good is None and f.ranks.computing(now)
+    if chunk_size is not None and chunk_size <= 0 and (on_cpu or f.devices.at_work(now, HARD)):
+        return max(limit, HARD_S), "its flags set no bound to a step, and it draws the power of hard work"
+    if on_cpu:
+        return LONGEST_S, "it computes on many cores"
     if f.devices.at_work(now):
-        in_chunks = (f.life.number("chunked_prefill_size") or 0) > 0
+        in_chunks = (chunk_size or 0) > 0
         times, said = (AT_WORK_IN_CHUNKS, "half as long again") if in_chunks else (AT_WORK, "threefold")
         limit, why = limit * times, f"{why}, {said} while the GPUs draw the power of real work"
     return min(limit, LONGEST_S), why

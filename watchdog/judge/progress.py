@@ -16,6 +16,7 @@ from watchdog.judge import unprobed
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts import probes as p
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.work import Work
 from watchdog.judge.patience import patience
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, lasting, span
@@ -169,7 +170,7 @@ def hung(f: Facts, policy: Judging, now: float) -> Verdict:
 
 
 def last_motion(f: Facts) -> float:
-    """The last moment at which the engine was surely alive: a step, a heartbeat, an answered canary, its readiness.
+    """The last moment at which the engine was surely alive: a step, a heartbeat, an answered canary, a kernel, its readiness.
 
     Silence counts from our own first look at the earliest: what was before it we cannot know.
     """
@@ -179,6 +180,7 @@ def last_motion(f: Facts) -> float:
             f.work.stepped_at,
             f.work.heartbeat_at,
             f.probes.last_answer(("chat", "prefix")),
+            f.ranks.compile_told_at,
             f.life.ready_at,
             f.life.since,
             f.life.first_seen,
@@ -252,9 +254,9 @@ def reaching(f: Facts, policy: Judging, now: float) -> Verdict:
 def _in_part(f: Facts, now: float) -> Verdict | None:
     """Canaries that never come back between others that come back at once: a part of the front end or of the engine is dead."""
     chats = [a for a in f.probes.attempts if a.probe.probe in ("chat", "prefix") and now - a.ended < PART_WINDOW_S]
-    lost = [a for a in chats if a.failed and a.connected]
+    lost = [a for a in chats if a.failed and a.connected and _looked_at(a, f.work)]
     good = [a for a in chats if a.probe.outcome == "ok"]
-    turns = sum(a.failed and a.connected and b.probe.outcome == "ok" for a, b in pairwise(chats))
+    turns = sum(a in lost and b.probe.outcome == "ok" for a, b in pairwise(chats))
     crowded = any((a.probe.total_s or 0.0) > PROMPT_SHARE * (a.probe.limit_s or 60.0) for a in good)
     if turns < PART_TURNS or crowded or len(lost) < PART_SHARE * len(chats):
         return None
@@ -279,6 +281,10 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     ended = work.ended_at
     if not chats:
         reached = max((t for t in (good, ended) if t is not None), default=None)
+        unwell = f.probes.failures_since(reached if reached is not None else -1e18, ("health",))
+        if unwell and _kept_waiting(unwell[-1], unwell[-1].began):
+            message = f"Since a request was last seen to end, {'; '.join(p.said(unwell))}."
+            return Verdict(type=kind, status=Status.UNKNOWN, reason="HealthFails", message=message)
         if reached is None:
             return Verdict(
                 type=kind,
@@ -324,11 +330,9 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
         )
     blind_front = (f.metrics_fail(now) and work.ends_seen) or _front_is_slow(f, begun)
     slower = 1.0 if work.ends_seen else 1.5
-    # What fails at once was turned away at the door, and what stood in the queue was not let in: neither tells what becomes of
-    # requests that are.
-    waited = sum(
-        a.connected and _kept_waiting(a, a.began) and not work.queue.kept_out(a.began, a.ended - WAITED_S) for a in chats
-    )
+    # What fails at once was turned away at the door, what stood in the queue was not let in, and what came in the middle of a
+    # long step was not looked at: none tells what becomes of requests that are.
+    waited = sum(a.connected and _kept_waiting(a, a.began) and _looked_at(a, work) for a in chats)
     enough = waited >= (3 if work.ends_seen else 5)
     if len(f.probes.failures_since(begun, ("health",))) >= 3 and (work.worked_at is None or work.worked_at < begun):
         # The engine has nothing but our own small requests, takes them in, and none comes back by either way.
@@ -361,6 +365,12 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
 def _kept_waiting(a: p.Attempt, since: float) -> bool:
     """Whether a probe that failed was kept waiting for long enough after `since`."""
     return a.ended - max(a.began, since) >= min(WAITED_S, a.probe.limit_s or WAITED_S)
+
+
+def _looked_at(a: p.Attempt, work: Work) -> bool:
+    """Whether a canary surely came to the engine: it did not stand in the queue, nor behind one step, until near its end."""
+    until = a.ended - min(WAITED_S, (a.ended - a.began) / 2)
+    return not work.queue.kept_out(a.began, until) and not work.still(a.began, until)
 
 
 def _front_is_slow(f: Facts, since: float) -> bool:

@@ -38,6 +38,10 @@ def judge(f: Facts, now: float) -> Verdict:
     absent = _absent(f)
     if not gone and not r.known:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No engine process was seen yet.")
+    stopped = r.stopped(now)
+    if stopped and not gone and not absent:
+        message = f"Stopped by a signal (state T), so that it does nothing: {_names(stopped)}."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="Stopped", message=message)
     if not gone and not absent:
         # How many are to come in a start is not known.
         rest = " so far, none gone" if phase is Phase.STARTING else ", all present"

@@ -44,7 +44,7 @@ def judge(s: Senses, now: float) -> Verdict:
         return Verdict(type="Sighted", status=Status.FALSE, reason="SourceFails", message=message, calls=(call,))
     unheard = s.unheard_s(now)
     if unheard:
-        message = f"No line of the server has come for {span(unheard)}, though its counters move: its log is not read."
+        message = f"No line of the server has come for {span(unheard)}, though it works: its log is not read."
         advice = "Look at systemd-journald.service and at the unit's StandardError=, then restart the watchdog."
         call = Call(want=Want.ALERT, reason="LogSilent", message=message, advice=advice)
         return Verdict(type="Sighted", status=Status.FALSE, reason="LogSilent", message=message, calls=(call,))

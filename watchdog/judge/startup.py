@@ -11,6 +11,9 @@ CPU_BUSY_CORES = 0.5
 AFTER_GRAPHS = (Step.GRAPHS, Step.HOST_POOL, Step.WARM_UP, Step.READY)
 """A node without an API tells of no step after these, and says no word when it is ready."""
 
+LATE_S = 60.0
+"""A life that had gone on for so long when first seen may have taken steps that nobody told us of."""
+
 
 def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     """The condition Started."""
@@ -29,6 +32,9 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
             type=kind, status=Status.TRUE, reason="Ready", message="All steps that this node tells of are done; it has no API."
         )
     since = life.since if life.since is not None else now
+    if life.headless and start.step is None and life.first_seen is not None and life.first_seen - since > LATE_S:
+        message = "Whether its start is over is not known: this node has no API, and the steps of its start were not seen."
+        return Verdict(type=kind, status=Status.UNKNOWN, reason="NoEndpoint", message=message)
     title = start.step.value if start.step else "its first lines"
     last = max(t for t in (start.progress_at, since, f.forgiven_at, life.first_seen) if t is not None)
     silence = now - last

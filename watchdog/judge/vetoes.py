@@ -102,14 +102,15 @@ def _shm(f: Facts) -> Iterator[Call]:
     if h is None or not h.shm_total or h.shm_free is None or h.shm_free > max(64 * MIB, 0.005 * h.shm_total) or not _not_up(f):
         return
     message = f"/dev/shm is full: {gib(h.shm_free)} of {gib(h.shm_total)} are free, and starts need it."
-    advice = "Remove the segments of dead processes from /dev/shm (ls -l /dev/shm); they outlive every restart."
-    yield _veto("ShmFull", message, advice, unmet=any(not d.ready and not d.asked for d in f.life.deaths))
+    yield _veto("ShmFull", message, SHM_ADVICE, unmet=any(not d.ready and not d.asked for d in f.life.deaths))
 
 
+SHM_ADVICE = "Remove the segments of dead processes from /dev/shm (ls -l /dev/shm); they outlive every restart."
 ADVICE: dict[Mark, str] = {
     Mark.HOST_MEMORY_SHORT: (
         "Lower --hicache-ratio or --hicache-size (hierarchical cache), or free host memory; a restart asks for the same again."
     ),
+    Mark.NO_SPACE: f"Make room where its last lines say: on a disk, or in /dev/shm. {SHM_ADVICE}",
     Mark.OUT_OF_MEMORY: "Lower --mem-fraction-static or the context length, or free the GPUs.",
     Mark.PORT_IN_USE: "Find who listens on that port (ss -ltnp) and end it, or take another port.",
     Mark.BAD_ARGUMENTS: "Correct the server's command line in its unit.",

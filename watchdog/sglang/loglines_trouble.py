@@ -165,6 +165,7 @@ RAISED: tuple[Rule, ...] = (
         r".{0,200}?DefaultCPUAllocator: can't allocate memory: you tried to allocate (?P<requested_bytes>\d+)",
     ),
     rule(Mark.HOST_MEMORY_SHORT, r"\[Errno 12\] Cannot allocate memory"),
+    rule(Mark.NO_SPACE, r"\[Errno 28\] No space left on device"),
     rule(Mark.OUT_OF_MEMORY, r"(?:.{0,80}? failed: )?CUDA out of memory\.", fatal=True),
     rule(Mark.OUT_OF_MEMORY, r"(?:Prefill|Decode) out of memory\. Try to lower your batch size\.", fatal=True),
     rule(Mark.OUT_OF_MEMORY, r"Out of memory even after retracting all other requests", fatal=True),
@@ -203,6 +204,8 @@ RAISED: tuple[Rule, ...] = (
 
 # Lines without a logger's prefix that are no traceback: C++, the interpreter, a shell, argparse.
 BARE: tuple[Rule, ...] = (
+    # NCCL's "Last error:", after the exception that it ends (NCCL, src/misc/shmutils.cc)
+    rule(Mark.NO_SPACE, r"Error while creating shared memory segment /dev/shm/.{0,200}?No space left on device"),
     rule(
         Mark.CUDA_ERROR,
         r"\[rank\d+\]:\[E.{0,200}? Process group watchdog thread terminated with exception: CUDA error:",

@@ -46,6 +46,7 @@ class Mark(StrEnum):
     DYING = "dying"
     OUT_OF_MEMORY = "out-of-memory"
     HOST_MEMORY_SHORT = "host-memory-short"
+    NO_SPACE = "no-space"
     PORT_IN_USE = "port-in-use"
     BAD_ARGUMENTS = "bad-arguments"
     CUDA_ERROR = "cuda-error"

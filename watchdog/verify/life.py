@@ -13,6 +13,7 @@ TROUBLE = {
     Mark.NAN: "not-a-number in the computation",
     Mark.OUT_OF_MEMORY: "out of memory",
     Mark.HOST_MEMORY_SHORT: "host memory is short",
+    Mark.NO_SPACE: "no space is left in /dev/shm or on a disk",
     Mark.MEMORY_UNBALANCED: "GPU memory is unbalanced",
     Mark.HICACHE_TROUBLE: "the hierarchical cache has trouble",
     Mark.WARMUP_FAILED: "the warm-up failed",

@@ -260,6 +260,7 @@ class Facts:
             self.memory.pool.see_kv(line)
         elif mark is Mark.STARTING:
             self.memory.pool.see_sizing(line)
+            self.ranks.see_text(t, line.message)
         elif mark is Mark.ARGS and self.life.server is None:
             args = arguments.parse_server_args_line(x.message)
             if args:
@@ -297,6 +298,8 @@ class Facts:
         if x.probe == "models":
             self.names.see(x)
         if x.probe in ("chat", "prefix"):
+            if x.outcome == "ok":
+                self.senses.counted_at = x.t
             self.answers.see(x)
             self.shapes.see(x, self.names.served)
             self.speed.see_probe(x, alone=self.alone())

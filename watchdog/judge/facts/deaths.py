@@ -17,6 +17,7 @@ CAUSES = (
     Mark.BAD_ARGUMENTS,
     Mark.PORT_IN_USE,
     Mark.HOST_MEMORY_SHORT,
+    Mark.NO_SPACE,
     Mark.WARMUP_FAILED,
     Mark.OUT_OF_MEMORY,
     Mark.CUDA_ERROR,
@@ -34,6 +35,11 @@ CAUSES = (
 def order(mark: Mark) -> int:
     """The lower, the better a line of this kind names the cause."""
     return CAUSES.index(mark) if mark in CAUSES else len(CAUSES)
+
+
+def raised(line: Line) -> bool:
+    """Whether it is the last line of a traceback that may have ended a process."""
+    return line.mark in CAUSES and "error" in line.text
 
 
 class Death:

@@ -143,8 +143,13 @@ class Devices:
         """The last good round, if it is recent enough to be believed."""
         return self.good if self.good is not None and self.good is self.last and now - self.good.t <= FRESH_S else None
 
-    def at_work(self, now: float) -> bool:
-        """Whether the GPUs draw the power of real work. Utilisation alone proves nothing: polling collectives show 100 %."""
+    def at_work(self, now: float, part: float = 0.45) -> bool:
+        """Whether the GPUs draw the power of real work. Utilisation alone proves nothing: polling collectives show 100 %.
+
+        Args:
+            now: the moment.
+            part: of the way from the power at rest to that of the hardest work so far, 0…1.
+        """
         o = self.fresh(now)
         power = self._power(o) if o is not None else None
         if o is None or power is None or self.idle_w is None:
@@ -154,7 +159,7 @@ class Devices:
         if much is not None and power > much:
             return True  # also where it was never seen at rest
         high = self.work_w if self.work_w is not None and self.work_w > self.idle_w * 1.5 else much
-        return high is not None and power > self.idle_w + 0.45 * (high - self.idle_w) and power > self.idle_w * 1.3
+        return high is not None and power > self.idle_w + part * (high - self.idle_w) and power > self.idle_w * 1.3
 
     def at_rest(self, now: float) -> bool:
         """Whether GPUs are seen, and none does real work."""

@@ -3,7 +3,7 @@
 from collections import deque
 from enum import StrEnum
 
-from watchdog.judge.facts.deaths import CAUSES, Death, Deaths, order
+from watchdog.judge.facts.deaths import CAUSES, Death, Deaths, order, raised
 from watchdog.judge.facts.listener import Listener
 from watchdog.judge.facts.orders import Orders
 from watchdog.observation import Job, Log, Probe, Server, Unit
@@ -233,7 +233,7 @@ class Life:
             self._blame(line)
         elif self.dying_at is not None and mark in CAUSES and o.written - self.dying_at <= TRACEBACK_S:
             self._blame(line)
-        elif mark is Mark.TRACEBACK_END:
+        elif raised(line):
             self._raised = (o.written, line)
             self._blame_raised()
 
@@ -254,13 +254,13 @@ class Life:
         death = next((d for d in reversed(self.deaths) if d.inv == o.inv), None)
         if death is not None:
             self._last_words(death, o.written, line)
-        elif line.fatal or line.mark is Mark.TRACEBACK_END:
+        elif line.fatal or raised(line):
             self._unplaced.append((o.inv, o.written, line))
 
     @staticmethod
     def _last_words(death: Death, t: float, line: Line) -> None:
-        raised = line.mark is Mark.TRACEBACK_END and death.code == UNCAUGHT and abs(death.t - t) <= TRACEBACK_S
-        if line.fatal or raised:
+        uncaught = raised(line) and death.code == UNCAUGHT and abs(death.t - t) <= TRACEBACK_S
+        if line.fatal or uncaught:
             death.blame(line)
 
     def see_probe(self, o: Probe) -> None:

@@ -9,8 +9,10 @@ from watchdog.sglang import processes
 FRESH_S = 35.0
 GONE_S = 15.0
 """A process that vanished is believed to be gone after so long, or when a second look misses it too."""
-COMPILES = re.compile(r"(?:\[[^\]\n]{19,60}\] )?(?:Entering|Try) DeepGEMM JIT ")
-"""Kernels are compiled within the rank, without a compiler of its own to be seen (SGLang issues 4773, 29170)."""
+COMPILES = re.compile(r"(?:\[[^\]\n]{19,60}\] )?(?:(?:Entering|Try) DeepGEMM JIT |DeepGEMM warmup: )")
+"""Kernels are compiled within the rank, without a compiler of its own to be seen (SGLang issues 4773, 9867, 29170)."""
+COMPUTES = 2.5
+"""A scheduler that uses so many cores computes on them: one that idles, or waits for GPUs, spins on one."""
 ESSENTIAL = ("scheduler", "detokenizer", "dp_controller")
 
 
@@ -62,7 +64,7 @@ class Ranks:
                 self.missing[pid] = (since, looks + 1)
 
     def see_text(self, t: float, message: str) -> None:
-        """Take in a line that has no mark, written at `t`."""
+        """Take in a line that was written at `t` and may tell of a compilation."""
         if COMPILES.match(message):
             self.compile_told_at = t
 
@@ -79,6 +81,15 @@ class Ranks:
     @staticmethod
     def _engine(o: Procs) -> list[Proc]:
         return [x for x in o.procs if processes.role(x.name) in ESSENTIAL and x.state != "Z"]
+
+    def computing(self, now: float) -> bool:
+        """Whether a scheduler does real work on the CPU: between the last two looks it used more cores than spinning takes."""
+        if self.last is None or self.before is None or now - self.last.t > FRESH_S:
+            return False
+        spans = {x.pid: x.cpu_s for x in self.before.procs if processes.role(x.name) == "scheduler"}
+        took = self.last.t - self.before.t
+        used = [(x.cpu_s, spans[x.pid]) for x in self.last.procs if x.pid in spans]
+        return any(now is not None and then is not None and now - then > COMPUTES * took for now, then in used)
 
     def compiling(self, now: float) -> bool:
         """Whether a compiler was seen in the unit lately."""
@@ -105,6 +116,11 @@ class Ranks:
         if self.last is None or now - self.last.t > FRESH_S:
             return []
         return [x for x in self.last.procs if x.state in ("T", "t") and x.pid in self.known]
+
+    def stopped(self, now: float) -> list[Proc]:
+        """Those of them that a signal has stopped (T) for two looks."""
+        before = {x.pid for x in self.before.procs if x.state == "T"} if self.before is not None else set()
+        return [x for x in self.halted(now) if x.state == "T" and x.pid in before]
 
     def unkillable(self) -> list[Proc]:
         """Processes in uninterruptible sleep in the last look."""

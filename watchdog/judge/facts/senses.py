@@ -9,7 +9,9 @@ SETTLE_S = 60.0
 HEARD_LEAST = 20
 """So many lines of a server's work tell how often it prints one."""
 UNHEARD_S = 300.0
-"""Counters that move for so long without a line: the log is not read, whatever the reader says of itself."""
+"""Work that goes on for so long without a line: the log is not read, whatever the reader says of itself."""
+COUNTED_S = 330.0
+"""Work is shown anew at least so often: by scrapes, or by a canary at the pace of a busy server."""
 LOST_LINES_S = 90.0
 """After journald said that it dropped lines, the silence of the log proves nothing for so long."""
 
@@ -30,7 +32,7 @@ class Senses:
         """When the newest line of the present life's work (a batch, a request) that was read was written."""
         self.heard = 0
         self.counted_at: float | None = None
-        """When a scrape last showed that the present life works."""
+        """When a scrape or an answered canary last showed that the present life works."""
         self.heard_gap = 0.0
         """The longest pause between two of them, in seconds."""
 
@@ -70,7 +72,7 @@ class Senses:
 
     def unheard_s(self, now: float) -> float:
         """For how long the server has worked without one line of it being read, in seconds; 0 if that is not odd."""
-        if self.heard_at is None or self.counted_at is None or self.heard < HEARD_LEAST or now - self.counted_at > 60.0:
+        if self.heard_at is None or self.counted_at is None or self.heard < HEARD_LEAST or now - self.counted_at > COUNTED_S:
             return 0.0
         silent = self.counted_at - self.heard_at
         return silent if silent >= max(UNHEARD_S, 3 * self.heard_gap) else 0.0

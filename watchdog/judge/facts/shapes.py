@@ -53,7 +53,10 @@ class Shapes:
             self.changed.append((o.t, change))
 
     def _learn(self, shape: Shape) -> None:
-        self._agreeing = self._agreeing + 1 if shape == self._candidate else 1
+        before = self._candidate
+        if before is not None and before.served is None:
+            before = structs.replace(before, served=shape.served)  # /v1/models is asked later than the first canary
+        self._agreeing = self._agreeing + 1 if shape == before else 1
         self._candidate = shape
         if self._agreeing >= STEADY:
             self._learned.shape = shape

@@ -87,6 +87,8 @@ class Work:
         self._gaps = Gaps(PACE_MEMORY_S)
         self._sure_gaps = Gaps(PACE_MEMORY_S)
         """The same at the least: a scrape that comes late makes no gap of the engine."""
+        self._pauses: deque[tuple[float, float]] = deque(maxlen=200)
+        """Pauses between two steps that a probe may have failed in: (the step before, the step after)."""
         self._still_at: float | None = None
         """When a scrape last showed that nothing had moved since the one before."""
         self._largest = 0.0
@@ -203,6 +205,8 @@ class Work:
                 self._sure_gaps.add(t, still_at - last)
         if last is None or t - last > STILL_S:
             self.moving_since = t
+        if last is not None and t - last > LEAST_GAP_S:
+            self._pauses.append((last, t))
         if last is None or t > last:
             self.stepped_at = t
 
@@ -238,6 +242,14 @@ class Work:
             self.running_since = t
 
     # ---- what judges ask
+
+    def still(self, began: float, ended: float) -> bool:
+        """Whether the engine took no step between two moments, but went on with one that had begun before."""
+        if self.stepped_at is None:
+            return False
+        return self.stepped_at < began - DATED_S or any(
+            since < began - DATED_S and until > ended for since, until in self._pauses
+        )
 
     def in_hand(self, now: float) -> bool:
         """Whether the engine had requests to work on when it was last seen to move."""
