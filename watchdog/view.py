@@ -57,6 +57,8 @@ def server_view(watch: Watch) -> dict[str, Any]:
                 "message": c.message,
                 "since_at": _at(watch, c.since),
                 "since_age_s": _age(now, c.since),
+                "reason_since_at": _at(watch, c.reason_since),
+                "reason_age_s": _age(now, c.reason_since),
             }
             for c in watch.engine.conditions.values()
         ],

@@ -30,7 +30,7 @@ FULL: tuple[Observation, ...] = (
 
 
 def condition(kind: str, status: str, reason: str, since: float) -> Condition:
-    return Condition(type=kind, status=Status(status), reason=reason, message=f"{kind} says so.", since=since)
+    return Condition(type=kind, status=Status(status), reason=reason, message=f"{kind} says so.", since=since, reason_since=since)
 
 
 def page(*seen: Observation, action: Action = Action.DIAGNOSE, known: tuple[Condition, ...] = ()) -> str:

@@ -100,6 +100,17 @@ def test_what_does_not_speculate_lacks_no_batches(args: dict[str, Any], words: s
     assert held(engine, "SpeculationEffective").message == words
 
 
+def test_the_time_beside_a_reason_is_that_of_the_reason() -> None:
+    """Nothing was known of its answers before it was off either; that was told as "NotServing, for 10 min"."""
+    engine = seen(*SERVED, WAITS, now=108.0)
+    started = held(engine, "Started")
+    assert (started.reason, started.since, started.reason_since) == ("NotStarting", 100.0, 100.0)
+    speculation = held(engine, "SpeculationEffective")
+    assert (speculation.reason, speculation.since, speculation.reason_since) == ("NotServing", 0.0, 100.0)
+    told = {c["type"]: c["since"] for c in explain(engine, 108.0)["conditions"]}
+    assert told["SpeculationEffective"] == 100.0
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

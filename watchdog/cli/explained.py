@@ -36,7 +36,7 @@ def _conditions(view: dict[str, Any], on: bool) -> list[str]:
     lines = []
     for condition in sorted(view["conditions"], key=lambda c: ORDER.index(c["status"])):
         word, kind = MARKS[condition["status"]]
-        since = span(condition["since_age_s"])
+        since = span(condition.get("reason_age_s", condition["since_age_s"]))  # a daemon of an older version does not tell
         head = f"{condition['type']} {word} ({condition['reason']}, for {since})"
         lines.append(f"  {paint(plain(head), kind, on)}: {plain(condition['message'])}")
     return lines or ["  nothing was judged yet"]

@@ -126,7 +126,7 @@ def _conditions(view: dict[str, Any]) -> str:
     conditions = view["conditions"]
     count = {status: sum(c["status"] == status for c in conditions) for status in ("True", "False", "Unknown")}
     wrong = [c for c in conditions if c["type"] in view["wrong"]]
-    named = "; ".join(f"{c['type']} ({c['reason']}) for {span(c['since_age_s'])}" for c in wrong)
+    named = "; ".join(f"{c['type']} ({c['reason']}) for {span(c.get('reason_age_s', c['since_age_s']))}" for c in wrong)
     return f"{count['True']} hold, {count['False']} do not, {count['Unknown']} unknown" + (f": {named}" if named else "")
 
 

@@ -149,7 +149,10 @@ class Engine:
             if before is not None and not changed and before.message == v.message:
                 continue
             since = now if before is None or before.status is not v.status else before.since
-            condition = Condition(type=v.type, status=v.status, reason=v.reason, message=v.message, since=since)
+            turned = now if changed or before is None else before.reason_since
+            condition = Condition(
+                type=v.type, status=v.status, reason=v.reason, message=v.message, since=since, reason_since=turned
+            )
             self.conditions[v.type] = condition
             if changed:
                 yield Event(t=now, condition=condition)

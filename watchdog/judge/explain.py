@@ -11,7 +11,7 @@ from watchdog.judge.facts.life import Life, Phase
 from watchdog.judge.outage import GRACE_S, ending
 from watchdog.judge.patience import patience
 from watchdog.judge.sentence import sentence
-from watchdog.judge.verdict import Call, Status, Want
+from watchdog.judge.verdict import Call, Status, Verdict, Want
 from watchdog.wording import ago, lasting, span
 
 ORDER = (Status.FALSE, Status.UNKNOWN, Status.TRUE)
@@ -22,8 +22,9 @@ def explain(engine: Engine, now: float) -> dict[str, Any]:
     """What is held at `now`, as plain data (JSON): times are seconds on the engine's clock.
 
     Keys: `t`, `sentence`, `phase`, `since`, `ready` (how readiness was told, or null), `conditions` (type, status, reason,
-    message, since; the worst first), `wanted` and `vetoes` (reason, message, advice, evidence), `stand_down`, `blind`,
-    `condemned`, `budget` (spent, limit, forbidden, wait_s), `restart` (sentences: what comes, or what would have to change).
+    message, since when they hold for that reason; the worst first), `wanted` and `vetoes` (reason, message, advice, evidence),
+    `stand_down`, `blind`, `condemned`, `budget` (spent, limit, forbidden, wait_s), `restart` (sentences: what comes, or what
+    would have to change).
     """
     f, policy = engine.facts, engine.settings.restart
     verdicts = engine.judge(now)
@@ -41,7 +42,7 @@ def explain(engine: Engine, now: float) -> dict[str, Any]:
                 "status": str(v.status),
                 "reason": v.reason,
                 "message": v.message,
-                "since": round(engine.conditions[v.type].since, 3) if v.type in engine.conditions else round(now, 3),
+                "since": _since(engine, v, now),
             }
             for v in sorted(verdicts, key=lambda v: ORDER.index(v.status))
         ],
@@ -58,6 +59,12 @@ def explain(engine: Engine, now: float) -> dict[str, Any]:
         },
     }
     return {**told, "restart": list(_restart(engine, now, told))}
+
+
+def _since(engine: Engine, v: Verdict, now: float) -> float:
+    c = engine.conditions.get(v.type)
+    same = c is not None and (c.status, c.reason) == (v.status, v.reason)
+    return round(c.reason_since if c is not None and same else now, 3)
 
 
 def _told(call: Call) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
         reason: CamelCase word for why.
         message: one sentence with the evidence, for people.
         since: the moment since which `status` holds, in seconds since the record's start.
+        reason_since: the same for `reason`: a status may go on for another one.
     """
 
     type: str
@@ -61,6 +62,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     since: float = 0.0
+    reason_since: float = 0.0
 
 
 class Action(StrEnum):

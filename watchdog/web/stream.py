@@ -35,6 +35,7 @@ def without_ages(status: dict[str, Any]) -> dict[str, Any]:
     for server in status["servers"]:
         for condition in server["conditions"]:
             condition.pop("since_age_s", None)
+            condition.pop("reason_age_s", None)
     return status
 
 

@@ -33,7 +33,7 @@ export function conditions(body, server) {
       el(
         "div",
         {},
-        el("p", {}, el("b", {}, spaced(c.type)), el("span", { class: "state" }, ` ${HOLDS[c.status]}`), el("span", { class: "dim" }, ` ${c.reason}, for `, age(c.since_at))),
+        el("p", {}, el("b", {}, spaced(c.type)), el("span", { class: "state" }, ` ${HOLDS[c.status]}`), el("span", { class: "dim" }, ` ${c.reason}, for `, age(c.reason_since_at ?? c.since_at))),
         el("p", { class: "message" }, c.message),
       ),
     );
