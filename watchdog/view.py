@@ -9,7 +9,7 @@ from watchdog.clock import rfc3339
 from watchdog.incidents import Incident
 from watchdog.judge import pool, proof
 from watchdog.judge.facts import Facts
-from watchdog.judge.sentence import doubts
+from watchdog.judge.sentence import doubts, unsure
 from watchdog.judge.verdict import WORST, Status
 from watchdog.observation import Gpu, Host, Probe, Unit
 from watchdog.sglang import startup
@@ -35,7 +35,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "base_url": watch.server.base_url,
         "mode": watch.mode,
         "phase": phase.value,
-        "sentence": watch.sentence(),
+        "sentence": watch.sentence(fresh=True),
         "well": phase.value == "serving" and not wrong,
         "wrong": wrong,
         "unit_state": _unit(watch),
@@ -162,6 +162,7 @@ def _starting(f: Facts, now: float) -> dict[str, Any]:
     step = start.step.value if start.step is not None else None
     remaining = startup.remaining_s(plan, current, in_step, eta_s=eta, learned=learned)
     return {
+        "unsure": unsure(f, now),
         "step": f"draft {step}" if draft else step,
         "ratio": start.bar,
         "steps": [step.name for step in plan],

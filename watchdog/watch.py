@@ -275,9 +275,9 @@ class Watch:
 
     # ---- what others ask
 
-    def sentence(self) -> str:
-        """How the server is, in one sentence."""
-        said = sentence(self.engine, self.clock.now())
+    def sentence(self, *, fresh: bool = False) -> str:
+        """How the server is, in one sentence; `fresh`: a start as it is now, not as it was last judged."""
+        said = sentence(self.engine, self.clock.now(), fresh=fresh)
         if self.stop is not None and self.engine.facts.life.phase() is Phase.STOPPING:
             return f"{said}, {self.stop.said(self.clock.running())}"
         return said

@@ -41,6 +41,7 @@ def test_a_server_that_is_ill() -> None:
 
 
 def test_a_start_has_a_bar() -> None:
+    assert "not known yet" in line(view(phase="starting", starting={**STARTING, "unsure": True}), "phase")
     assert line(view(phase="starting", starting=STARTING), "phase").endswith(
         "[########------------] weights 45% (2 of 7), about 3 min to go; last sign 2 s ago: 45% of weights"
     )

@@ -243,3 +243,36 @@ def test_what_failed_before_the_server_was_ready_does_not_speak_against_it() -> 
         pass
 
     assert sentence(server.engine, 2.0) == "serving, 1 running"
+
+
+def begun(since: float, *seen: Any) -> Engine:
+    engine = Engine(Settings())
+    up = Unit(t=100.0, inv=INV, load_state="loaded", active_state="active", sub_state="running", since=since, main_pid=1)
+    for x in (up, *seen):
+        list(engine.observe(x))
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("since", "seen", "now", "words"),
+    [
+        (64.0, (), 104.0, "up for 40 s; whether it is ready is not known yet"),
+        (64.0, (), 140.0, "starting for 1 min 16 s: its first lines"),
+        (64.0, (Log(t=102.0, inv=INV, message=READY),), 104.0, "serving"),
+        (64.0, (Probe(t=102.0, inv=INV, probe="health", outcome="status", status=503, total_s=0.1),), 104.0, "starting for 40 s"),
+        (99.0, (), 104.0, "starting for 5 s: its first lines"),
+    ],
+)
+def test_who_comes_to_a_server_that_is_up_does_not_call_it_starting_at_once(
+    since: float, seen: tuple[Any, ...], now: float, words: str
+) -> None:
+    engine = begun(since, *seen)
+    list(engine.tick(now))
+    assert sentence(engine, now, fresh=True).startswith(words)
+
+
+def test_a_start_is_told_as_it_is_now_where_that_is_asked_for() -> None:
+    engine = begun(99.0)
+    list(engine.tick(105.0))
+    assert sentence(engine, 108.0) == "starting for 6 s: its first lines; last progress 5 s ago (its start)"
+    assert sentence(engine, 108.0, fresh=True) == "starting for 9 s: its first lines; last progress 8 s ago (its start)"

@@ -65,6 +65,8 @@ def _phase(view: dict[str, Any]) -> str:
     start = view["starting"]
     if start is None:
         return str(view["phase"]) + (f", ready at {moment(view['ready_at'])}" if view["ready_at"] else "")
+    if start.get("unsure"):
+        return "not known yet"
     return f"{bar(start['done'])} {progress(start)}; last sign {span(start['progress_age_s'])} ago: {start['progress_by']}"
 
 

@@ -32,7 +32,7 @@ def explain(engine: Engine, now: float) -> dict[str, Any]:
     recent = [r for r in engine.ledger.restarts if now - r.t < policy.budget_s]
     told = {
         "t": round(now, 3),
-        "sentence": sentence(engine, now),
+        "sentence": sentence(engine, now, fresh=True),
         "phase": str(f.life.phase().value),
         "since": f.life.since,
         "ready": f.life.ready_how or None,

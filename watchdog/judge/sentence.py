@@ -2,6 +2,7 @@
 
 import re
 
+from watchdog.judge import startup
 from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine
 from watchdog.judge.facts import Facts
@@ -9,27 +10,36 @@ from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.probes import GENERATING, said
 from watchdog.judge.verdict import DOUBTS, WORST, Condition, Status
 from watchdog.units import format_gb
-from watchdog.wording import ago, lasting
+from watchdog.wording import ago, lasting, span
 
 __all__ = ["DOUBTS", "LONGEST", "WORST", "doubts", "sentence", "worst"]
 
 LONGEST = 240
 """Characters of the sentence: it stands in STATUS=, on one line of a terminal and in the title of a page."""
+MET_S = 5.0
+"""Who was up for so long when it was first looked at was not started beside us."""
+FIRST_WORDS_S = 30.0
+"""The journal has been read, and /health has been asked, within so long."""
 FRESH_S = 120.0
 """A canary that is older than this is told with its age."""
 TIMED = re.compile(r"\b(?:for|since) \d|\d (?:s|min|h|d) ago\b|just now")
 
 
-def sentence(engine: Engine, now: float) -> str:
+def sentence(engine: Engine, now: float, *, fresh: bool = False) -> str:
     """How the server is at `now`, in one sentence without a full stop, of at most `LONGEST` characters.
 
     It speaks of the newest evidence: a suspicion that outweighs what is known to be wrong comes before it.
+
+    Args:
+        engine: what is held.
+        now: the moment.
+        fresh: whether a start is told as it is now, and not as it was when it was last judged.
     """
-    whole = _whole(engine, now)
+    whole = _whole(engine, now, fresh=fresh)
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1].rsplit(' ', 1)[0].rstrip(' ,;:(')}…"
 
 
-def _whole(engine: Engine, now: float) -> str:
+def _whole(engine: Engine, now: float, *, fresh: bool) -> str:
     f = engine.facts
     phase = f.life.phase()
     bad = worst(engine)
@@ -44,7 +54,10 @@ def _whole(engine: Engine, now: float) -> str:
             newer.append(_held(refused, now))
         return "; ".join([*newer, _held(bad, now)])
     if phase is Phase.STARTING:
-        started = engine.conditions.get("Started")
+        if unsure(f, now):
+            up = "" if f.life.since is None else f"up for {span(now - f.life.since)}; "
+            return f"{up}whether it is ready is not known yet"
+        started = startup.judge(f, engine.settings.judge, now) if fresh else engine.conditions.get("Started")
         return _short(started.message) if started is not None else "starting"
     if phase is Phase.SERVING:
         if f.pause.since is not None and f.pause.holds(now):
@@ -54,6 +67,13 @@ def _whole(engine: Engine, now: float) -> str:
         return _well(f, engine, now)
     active = engine.conditions.get("UnitActive")
     return _short(active.message) if active is not None else "systemd has not told of the unit yet"
+
+
+def unsure(f: Facts, now: float) -> bool:
+    """Whether the watchdog has just begun beside a server that may have been ready for long: it has neither said nor answered."""
+    seen, since = f.life.first_seen, f.life.since
+    met = seen is not None and since is not None and seen - since > MET_S and now - seen < FIRST_WORDS_S
+    return met and f.life.phase() is Phase.STARTING and f.start.step is None and not f.life.answered
 
 
 def worst(engine: Engine) -> Condition | None:
