@@ -19,6 +19,7 @@ from watchdog.act.notify import Notifier
 from watchdog.act.rights import rights
 from watchdog.background import Background
 from watchdog.clock import BootClock, Clock
+from watchdog.config.changes import changed, told
 from watchdog.control import Control
 from watchdog.judge.verdict import Intent
 from watchdog.keeper import Keeper
@@ -376,8 +377,9 @@ class Daemon:
                 return refused
             else:
                 self.reload_refused = None
+                news = told(changed(self.whole, whole))
                 await self._take_up(whole)
-                self.log.info("reloaded", message=f"configuration read again from {self.path}")
+                self.log.info("reloaded", message=f"configuration read again from {self.path}; {news}")
                 return None
             finally:
                 self.notifier.ready(self.status())
