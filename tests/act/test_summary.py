@@ -67,7 +67,7 @@ def test_each_look_has_its_age() -> None:
     assert part(page(*FULL), "Seen last") == [
         "* unit active (running), last result success, 1 automatic restart, at that moment",
         "* unit's memory 5.0 GiB, limit none or unknown, 1 OOM kill, 5 s before",
-        "* GPUs not readable (driver_timeout), 2 s before",
+        "* GPUs not readable (driver timeout), 2 s before",
         "* port 0.0.0.0:30000: pid 4 listens, not of the unit, 10 min before",
     ]
     assert "\nNothing.\n" in page()

@@ -180,7 +180,7 @@ def _host(h: Host) -> str:
 
 
 def _gpu(g: Gpu) -> str:
-    return f"{counted(len(g.gpus), 'GPU')} seen" if g.ok else f"GPUs not readable ({_or_unknown(g.error)})"
+    return f"{counted(len(g.gpus), 'GPU')} seen" if g.ok else f"GPUs not readable ({_or_unknown(g.error).replace('_', ' ')})"
 
 
 def _port(p: Port) -> str:
