@@ -440,20 +440,3 @@ def rank_leaks_fast(s: Sim) -> None:
     s.looks.mem_total = used + 21 * GIB
 
     s.at(600, lambda: s.looks.leak.go(600, 1000, 23 * GIB))
-
-
-@case(
-    "ikllama-health-blocked-prefill-60min",
-    until=2400,
-    variants=("plain", "0.5.9", "no-metrics", "one-gpu"),
-    chunk=-1,
-    chat_s=20.0,
-    rate=0.0,
-    watchdog_s=20000.0,
-)
-def one_prompt_of_many_minutes(s: Sim) -> None:
-    """Canaries that came in the middle of one long step tell nothing of the detokenizer when it is over."""
-    s.engine.prefill_tps = 110.0
-    # The scheduler writes its gauges between steps.
-    s.looks.metrics_extra = {"num_queue_reqs": 0.0, "num_running_reqs": 0.0}
-    s.at(T, lambda: s.user(100_000, 400) and None)
