@@ -1,7 +1,7 @@
 """What the GPUs, their driver and their fabric do to a start; memory that the driver does not pin."""
 
 from tests.incidents.case import MAY, NOT, case, must
-from tests.incidents.cases_start import fails
+from tests.incidents.cases_start_fails import fails
 from tests.incidents.sim import Sim
 
 
