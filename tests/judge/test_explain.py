@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.incidents import cases_busy, cases_hang, cases_start  # noqa: F401
+from tests.incidents import cases_busy, cases_hang, cases_start_fails  # noqa: F401
 from tests.incidents.case import CASES
 from watchdog.judge.explain import text
 from watchdog.judge.timeline import timeline

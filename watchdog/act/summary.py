@@ -8,7 +8,6 @@ from typing import Any
 from watchdog import __version__
 from watchdog.act import redact
 from watchdog.act.scene import Scene
-from watchdog.judge.facts.baseline import MATTERS
 from watchdog.judge.verdict import DOUBTS, WORST, Action, Condition, Status
 from watchdog.observation import Cgroup, Gpu, Host, Observation, Port, Probe, Procs, Server, Unit
 from watchdog.units import format_gib
@@ -17,8 +16,14 @@ from watchdog.wording import counted, span
 FLAGS = 60
 FLAG_CAP = 120
 FIRST = (
-    *("model_path", "served_model_name", *MATTERS[1:], "reasoning_parser", "tool_call_parser", "watchdog_timeout"),
-    *("soft_watchdog_timeout", "max_queued_requests", "schedule_policy", "enable_metrics", "decode_log_interval", "log_level"),
+    *("model_path", "served_model_name", "revision", "load_format", "dtype", "quantization", "kv_cache_dtype"),
+    *("context_length", "page_size", "tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "node_rank", "enable_dp_attention"),
+    *("attention_backend", "mem_fraction_static", "max_total_tokens", "max_running_requests", "max_queued_requests"),
+    *("chunked_prefill_size", "cuda_graph_max_bs", "disable_cuda_graph", "disable_radix_cache", "enable_hierarchical_cache"),
+    *("hicache_ratio", "hicache_size", "hicache_write_policy", "hicache_io_backend", "hicache_mem_layout"),
+    *("hicache_storage_backend", "speculative_algorithm", "speculative_draft_model_path", "speculative_num_steps"),
+    *("speculative_eagle_topk", "speculative_num_draft_tokens", "disaggregation_mode", "reasoning_parser", "tool_call_parser"),
+    *("watchdog_timeout", "soft_watchdog_timeout", "schedule_policy", "enable_metrics", "decode_log_interval", "log_level"),
 )
 """Launch arguments that say most about how a server behaves; the page has room for a third of all."""
 NAMED = 24

@@ -2,7 +2,6 @@
 
 import math
 import re
-import signal
 
 from msgspec import structs
 
@@ -39,6 +38,8 @@ STOP_ADVICE = (
     "If requests were still in hand, take it out of the traffic before a stop, or raise TimeoutStopSec= in its unit above the "
     "longest answer; if none were, its last lines say what it waited for."
 )
+SIGNALS = {2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV", 13: "PIPE", 15: "TERM"}
+"""The numbers of Linux (signal(7)); a judge has nothing to do with the machine that it runs on."""
 SIGKILLED = re.compile(r"\bexit code (-9|137)\b")
 """A child that got SIGKILL, as Python and a shell tell it: what was printed says nothing of the cause."""
 
@@ -215,11 +216,8 @@ def ending(code: str) -> str:
     how, _, status = code.partition(" with status ")
     if how not in ("killed", "dumped") or not status.isdecimal():
         return code
-    try:
-        name = signal.Signals(int(status)).name
-    except ValueError:
-        name = f"signal {status}"
-    return f"killed by {name}{' with a core dump' if how == 'dumped' else ''}"
+    name = SIGNALS.get(int(status))
+    return f"killed by {f'SIG{name}' if name else f'signal {status}'}{' with a core dump' if how == 'dumped' else ''}"
 
 
 def _crashes(life: Life, now: float, over_at: float) -> tuple[Call, ...]:
