@@ -3,7 +3,7 @@
 import pytest
 
 from watchdog.config import Judging
-from watchdog.judge import progress, replicas
+from watchdog.judge import completing, replicas
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.pause import Pause
 from watchdog.judge.facts.probes import failed, foreign, refused_us
@@ -158,7 +158,7 @@ def unanswered(tokens_a_second: float) -> str:
         f.see(Metrics(t=float(t), inv="a", ok=True, values=values))
         if t in (480, 620, 760, 900):
             f.see(chat(float(t), "timeout", 60.0))
-    return progress.stalled(f, Judging(), 991.0).reason
+    return completing.stalled(f, Judging(), 991.0).reason
 
 
 def test_a_canary_that_cannot_end_at_the_pace_of_the_counters_proves_nothing() -> None:

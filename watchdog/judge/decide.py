@@ -6,9 +6,10 @@ The order of the guards is the policy:
 2. blind: nothing;
 3. a condemned incarnation: wait for the next;
 4. a veto: withhold, and say what helps instead;
-5. a restart that was just refused, or given up, before it began: wait a little, since it is not spent;
-6. the budget: withhold, and alert; the back-off: wait;
-7. restart.
+5. a unit between two states, and a restart that was just refused, or given up, before it began: wait a little;
+6. a restart that did not cure the same fault a short while ago: withhold;
+7. the budget: withhold, and alert; the back-off: wait;
+8. restart.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from watchdog.judge import progress
+from watchdog.judge import motion
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.devices import FRESH_S, Devices
 from watchdog.judge.facts.life import Phase
@@ -124,7 +124,7 @@ def _only_slow(f: Facts) -> Call | None:
     d = f.devices
     if d.last is None or d.bad_since is None or f.life.phase() is not Phase.SERVING or d.last.t - d.bad_since >= SLOW_S:
         return None
-    moved = progress.last_motion(f)
+    moved = motion.last_motion(f)
     still = f.work.in_hand(d.last.t) and not (moved > d.bad_since and d.last.t - moved < FRESH_S)
     if still or f.probes.failures_since(max(moved, d.bad_since - FRESH_S)):
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from watchdog.judge import deeds, progress
+from watchdog.judge import deeds, motion
 from watchdog.judge.decide import condemned, in_vain, stand_down
 from watchdog.judge.engine import Engine
 from watchdog.judge.facts.deaths import Death
@@ -128,8 +128,8 @@ def _needed(engine: Engine, now: float) -> Iterator[str]:
         yield "Not called for: an end that nobody asked for, or an engine process that vanishes, would."
         return
     limit, why = patience(f, policy, now)
-    silence = now - progress.last_motion(f)
-    failed = len(f.probes.failures_since(progress.last_motion(f)))
+    silence = now - motion.last_motion(f)
+    failed = len(f.probes.failures_since(motion.last_motion(f)))
     yield (
         f"Not called for as hung: the engine last moved {ago(silence)} (odd after {span(limit)}: {why}), "
         f"failed probes since then: {failed}; it takes such a silence and two failed probes."

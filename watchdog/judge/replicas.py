@@ -8,8 +8,8 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.replicas import Replica
 from watchdog.judge.facts.work import FRESH_S, IDLE_S
+from watchdog.judge.motion import PROMPT_SHARE
 from watchdog.judge.patience import patience
-from watchdog.judge.progress import PROMPT_SHARE
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, span
 

@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from watchdog.config import Judging
-from watchdog.judge import progress
+from watchdog.judge import motion
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.probes import queue_full
@@ -63,8 +63,8 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     # Whoever comes last waits until all that runs has ended, more than once.
     waits = len(chats) >= 2 or f.first_tokens.wait_s(now) > WAIT_S or queue >= LONG_QUEUE * max(running, 8.0)
     if waited >= LONG_S and waits and stepping:
-        shut = progress.shut_since(f)
-        if f.work.admitted_at is not None and shut is not None and now - shut >= LONG_S and progress.has_room(f, running):
+        shut = motion.shut_since(f)
+        if f.work.admitted_at is not None and shut is not None and now - shut >= LONG_S and motion.has_room(f, running):
             return _shut(f"Nobody was let in for {span(now - shut)}, though there is room: {f.load()}.")
         message = f"Saturated: {shown}; first tokens take minutes, but the engine works as fast as it can."
         call = Call(

@@ -68,7 +68,6 @@ class Life:
         self.inv: str | None = None
         self.job: str | None = None
         """A job on the unit that is neither ours nor systemd's own, while it runs."""
-        self.job_since: float | None = None
         self._job_of: str | None = None
         self.our_job = False
         self.ended_by_us: str | None = None
@@ -141,7 +140,7 @@ class Life:
         elif _over(o) and self.inv is not None and not self.ended:
             self._end(o.t, o)
             if self.job is not None and self._job_of != self.inv:
-                self.job = self.job_since = None  # the life that it has brought is over: its end was missed
+                self.job = None  # the life that it has brought is over: its end was missed
         if o.sub_state == "auto-restart":
             self.auto_restart_at = o.t
         if not self.down:
@@ -159,7 +158,7 @@ class Life:
         if self.job in JOBS_THAT_STOP and o.inv != self._job_of and o.active_state in ("active", "activating"):
             self.stop_asked_at = None  # what was to be stopped has ended; what came after it was not asked to
             if o.active_state == "active":
-                self.job = self.job_since = None  # it has brought a new life that is up: its end was missed
+                self.job = None  # it has brought a new life that is up: its end was missed
         if o.active_state in ("active", "activating") and o.sub_state != "auto-restart" and self.job is None:
             self.stop_asked_at = None
 
@@ -174,7 +173,6 @@ class Life:
             return
         if o.phase == "removed":
             self.job = None
-            self.job_since = None
             if self.orders.over(o, self.inv):
                 self.stop_asked_at = None  # whoever ordered a restart wants it up
             return
@@ -184,7 +182,6 @@ class Life:
         if o.auto or o.job in ("verify-active", "nop", "reload") or (waits and just_scheduled) or gives_up:
             return
         self.job = o.job
-        self.job_since = o.t
         self._job_of = self.inv
         self.orders.begun(o, self.inv)
         if o.job in JOBS_THAT_STOP:

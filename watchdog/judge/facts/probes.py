@@ -88,10 +88,6 @@ class Probes:
             if o.outcome == "ok":
                 self.last_ok[o.probe] = attempt
 
-    def ok_since(self, t: float, probes: tuple[str, ...] = GENERATING) -> bool:
-        """Whether one of these probes that ended after `t` was answered well."""
-        return any(a.ended > t for name, a in self.last_ok.items() if name in probes)
-
     def failures_since(self, t: float, probes: tuple[str, ...] = GENERATING) -> list[Attempt]:
         """The failed attempts that ended after `t` and after the last good one of their kind, oldest first."""
         runs = [self.first_failed[name].ended for name in probes if name in self.first_failed]

@@ -121,7 +121,3 @@ class Ranks:
         """Those of them that a signal has stopped (T) for two looks."""
         before = {x.pid for x in self.before.procs if x.state == "T"} if self.before is not None else set()
         return [x for x in self.halted(now) if x.state == "T" and x.pid in before]
-
-    def unkillable(self) -> list[Proc]:
-        """Processes in uninterruptible sleep in the last look."""
-        return [] if self.last is None else [x for x in self.last.procs if x.state == "D"]

@@ -9,6 +9,9 @@ import msgspec
 
 POINTS = 40
 """A slope is taken over so many medians: Theil–Sen looks at each pair of them."""
+BIN_S = 60.0
+KEEP = 360
+"""Minutes, six hours of them."""
 LEAST_BINS = 8
 COARSE_S = 1800.0
 COARSE_KEEP = 1008
@@ -45,9 +48,8 @@ class Trend(msgspec.Struct, frozen=True):
 class Series:
     """Samples of one quantity, kept as one median for each minute over six hours, and for each half-hour over three weeks."""
 
-    def __init__(self, bin_s: float = 60.0, keep: int = 360) -> None:
-        self.bin_s = bin_s
-        self._bins: deque[tuple[float, float]] = deque(maxlen=keep)
+    def __init__(self) -> None:
+        self._bins: deque[tuple[float, float]] = deque(maxlen=KEEP)
         self._coarse: deque[tuple[float, float]] = deque(maxlen=COARSE_KEEP)
         self._half_hour: Bins = []
         self._open: list[float] = []
@@ -58,8 +60,8 @@ class Series:
         """Take in one sample; `t` never decreases."""
         if self._open_from is None:
             self._open_from = t
-        elif t - self._open_from >= self.bin_s:
-            self._close(self._open_from + self.bin_s / 2)
+        elif t - self._open_from >= BIN_S:
+            self._close(self._open_from + BIN_S / 2)
             self._open_from = t
         self._open.append(value)
 
