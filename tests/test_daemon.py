@@ -6,19 +6,24 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from watchdog import config
+from watchdog import config, people, regular
 from watchdog import daemon as module
 from watchdog.asking import NAME
+from watchdog.clock import BootClock
 from watchdog.daemon import Daemon
+from watchdog.judge.ledger import Ledger, Ordered
 from watchdog.observation import Gpu, GpuDevice, GpuProc, Log, Observation, Self
 from watchdog.server import owned
 from watchdog.single import TakenError
+from watchdog.state import Saved, StateFile
+from watchdog.view import server_view
 
 # dbus-fast leaves the socket of a connection that failed to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning")
@@ -98,6 +103,105 @@ async def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         gc.collect()  # here, where what it finds is expected
 
 
+class Disk:
+    """The disk of the state directory, which answers when `well` is set."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.well = threading.Event()
+        self.folder = folder
+        self.read = regular.read
+        monkeypatch.setattr(regular, "read", self._read)
+
+    def _read(self, path: Path, cap: int) -> bytes:
+        if path.is_relative_to(self.folder):
+            self.well.wait(60)
+        return self.read(path, cap)
+
+
+@pytest.fixture
+def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    monkeypatch.setattr(module, "RECALL_LIMIT_S", 0.2)
+    monkeypatch.setattr(people, "READ_LIMIT_S", 0.2)
+    monkeypatch.setattr(module, "READ_LIMIT_S", 0.2)
+    disk = Disk(tmp_path / "state", monkeypatch)
+    yield disk
+    disk.well.set()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """The state file of a server of which two restarts and a pause are remembered."""
+    path, clock = tmp_path / "state" / "a" / "state.json", BootClock()
+    restarts = [Ordered(t=clock.now() - 60.0 * n, reason="SchedulerHung") for n in (2, 1)]
+    saved = Saved(ledger=Ledger(restarts=restarts), paused=True, pause_reason="by hand")
+    file = StateFile(path, clock)
+    file.write(file.encode(saved))
+    return path
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+async def test_a_disk_that_does_not_answer_at_the_start_is_not_waited_for(kept: Path, hung: Disk, made: Made) -> None:
+    before = content(kept)
+    await made.until(lambda: made.said("WATCHDOG"))
+    a = made.daemon.servers["a"]
+    for server in made.daemon.servers.values():
+        assert "state.json, which cannot be read yet" in str(server.watch.unread)
+        await server.responder.save()
+        assert server.responder.trouble == server.watch.unread
+    assert server_view(a.watch)["stand_down"] == a.watch.unread
+    assert content(kept) == before, "what was not read is not overwritten"
+    hung.well.set()
+    await made.until(lambda: a.watch.unread is None)
+    assert [r.reason for r in a.watch.engine.ledger.restarts] == ["SchedulerHung", "SchedulerHung"]
+    assert a.watch.engine.facts.paused(a.watch.clock.now())
+    await made.until(lambda: content(kept) != before)
+    again, trouble = StateFile(kept, BootClock()).load()
+    assert (len(again.ledger.restarts), again.pause_reason, trouble) == (2, "by hand", None)
+
+
+async def test_a_state_that_was_never_read_is_left_as_it_is(kept: Path, hung: Disk, made: Made) -> None:
+    before = content(kept)
+    await made.until(lambda: made.said("READY"))
+    assert await made.stopped() < 5
+    assert content(kept) == before
+
+
+async def test_a_disk_that_does_not_answer_stops_no_tick_on_a_reload(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made.until(lambda: made.said("READY"))
+    disk = Disk(tmp_path, monkeypatch)
+    made.file.write_text(TEXT.replace('name = "b"', 'name = "c"'))
+    monkeypatch.setattr(module, "RECALL_LIMIT_S", 0.2)
+    monkeypatch.setattr(people, "READ_LIMIT_S", 0.2)
+    longest, loop = 0.0, asyncio.get_running_loop()
+    reloading = asyncio.create_task(made.daemon.reload())
+    while not reloading.done():
+        begun = loop.time()
+        await asyncio.sleep(0.01)
+        longest = max(longest, loop.time() - begun)
+    assert await reloading is None
+    assert longest < 0.5
+    assert made.daemon.servers["c"].watch.unread is not None
+    disk.well.set()
+    await made.until(lambda: made.daemon.servers["c"].watch.unread is None)
+
+
+async def test_a_configuration_that_cannot_be_read_in_time_is_kept_out(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    await made.until(lambda: made.said("READY"))
+    monkeypatch.setattr(module, "READ_LIMIT_S", 0.1)
+    free = threading.Event()
+    monkeypatch.setattr(config, "load", lambda _path: free.wait(30))
+    for _ in range(2):  # the second one finds the first still waiting
+        refused = await made.daemon.reload()
+        assert refused is not None
+        assert refused.endswith("cannot be read, since its disk does not answer; look at it, or at what mounts it")
+    free.set()
+
+
 async def test_ready_then_status_and_signs_of_life_then_stopping(made: Made) -> None:
     await made.until(lambda: made.said("WATCHDOG"))
     assert list(made.heard[0]) == ["READY", "STATUS"]
@@ -126,16 +230,16 @@ async def test_a_reload_is_told_in_its_order_good_or_bad(made: Made) -> None:
 
 async def test_a_refused_reload_is_seen_until_a_good_one(made: Made) -> None:
     await made.until(lambda: made.said("READY"))
-    assert made.daemon.describe()["reload_refused"] is None
+    assert made.daemon.roster.describe()["reload_refused"] is None
     assert b"sglang_watchdog_config_reload_ok 1" in made.daemon._metrics()
     made.file.write_text("nonsense")
     assert await made.daemon.reload() is not None
-    assert "config.toml" in made.daemon.describe()["reload_refused"]
+    assert "config.toml" in made.daemon.roster.describe()["reload_refused"]
     assert b"sglang_watchdog_config_reload_ok 0" in made.daemon._metrics()
     assert made.said("STATUS")[-1].startswith("the last reload was refused; a: ")
     made.file.write_text(TEXT)
     assert await made.daemon.reload() is None
-    assert made.daemon.describe()["reload_refused"] is None
+    assert made.daemon.roster.describe()["reload_refused"] is None
     assert "refused" not in made.said("STATUS")[-1]
 
 
@@ -188,7 +292,7 @@ async def test_a_source_that_does_not_end_does_not_hold_up_the_end(made: Made, m
 
 async def test_a_fault_of_its_own_loops_ends_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     await made.until(lambda: made.said("READY"))
-    monkeypatch.setattr(made.daemon, "status", lambda: 1 / 0)
+    monkeypatch.setattr(made.daemon.roster, "sentence", lambda: 1 / 0)
     assert made.task is not None
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(10):
@@ -202,7 +306,7 @@ async def test_no_sign_of_life_while_a_mandatory_source_is_silent(made: Made) ->
     run.beat = lambda: None  # type: ignore[method-assign]
     run.beat_at = -1e6
     run._rests = False
-    assert not made.daemon.alive(made.daemon.clock.now())
+    assert not made.daemon.roster.alive()
 
 
 async def test_a_gap_is_told_before_what_fell_due_in_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

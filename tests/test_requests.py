@@ -14,6 +14,7 @@ from watchdog import config
 from watchdog.clock import FakeClock
 from watchdog.observation import Probe, Unit
 from watchdog.requests import FIELDS, RequestError, Requests, checked
+from watchdog.roster import Roster
 from watchdog.watch import Watch
 
 YEAR_S = 365 * 86400
@@ -103,9 +104,10 @@ def requests(tmp_path_factory: pytest.TempPathFactory) -> Requests:
     home: Path = tmp_path_factory.mktemp("state")
     watch = Watch(server, config.Config(servers=[server]), home, clock, lambda *_: None)
     watch.take(Unit(t=0.0, inv="a" * 32, load_state="loaded", active_state="active", sub_state="running", since=0.0))
-    parts = SimpleNamespace(watch=watch, endpoint=Endpoint(), responder=Responder(), learner=Learner())
-    daemon: Any = SimpleNamespace(servers={"kimi": parts}, clock=clock, describe=dict, status=watch.sentence, reload=reload)
-    return Requests(daemon)
+    parts: Any = SimpleNamespace(watch=watch, runs=[], endpoint=Endpoint(), responder=Responder(), learner=Learner())
+    roster = Roster(clock)
+    roster.servers["kimi"] = parts
+    return Requests(roster, reload)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

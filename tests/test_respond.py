@@ -20,6 +20,7 @@ from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Action, Intent, Severity, Status, Verdict, Want
 from watchdog.judge.verdict import Call as Asked
 from watchdog.observation import Acted, Operator, Unit
+from watchdog.recall import Recall
 from watchdog.respond import Responder
 from watchdog.state import Saved, UnderWay
 from watchdog.watch import Watch
@@ -46,7 +47,7 @@ class FakeBus:
 class Made:
     """A responder whose restart, evidence and judges do what the test says."""
 
-    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch, mode: str = "act") -> None:
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch, mode: str = "act", known: Recall | None = None) -> None:
         self.clock = FakeClock()
         server = config.Server(name="kimi", unit="kimi.service", mode=mode)  # type: ignore[arg-type]
         whole = config.Config(servers=[server])
@@ -56,7 +57,7 @@ class Made:
         self.outcome: Outcome | Exception | None = DONE
         self.during_evidence: Callable[[], Any] = lambda: None
         self.wanted = True
-        self.watch = Watch(server, whole, home, self.clock, lambda *_: None)
+        self.watch = Watch(server, whole, home, self.clock, lambda *_: None, known=known)
         self.tasks = Background()
         monkeypatch.setattr(respond, "restart", self._restart)
         monkeypatch.setattr(respond, "see_through", self._see_through)
@@ -102,7 +103,8 @@ class Made:
         return self.outcome
 
     async def _see_through(self, *_: Any, **__: Any) -> Outcome | None:
-        assert not isinstance(self.outcome, Exception)
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
         return self.outcome
 
     async def _collect(self, *_: Any, **__: Any) -> Bundle:
@@ -290,6 +292,18 @@ async def test_a_job_that_was_begun_is_seen_through(
     assert made.restarts == [], "no second restart"
     order = made.on_disk().under_way
     assert (order.stage if order else None) == ("recovery" if counted else None)
+
+
+async def test_a_fault_of_ours_while_seeing_it_through_is_told_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = left(tmp_path, monkeypatch, stage="job", job="/job/7")
+    made.outcome = RuntimeError("a fault")
+    made.responder.resume()
+    await made.over()
+    assert "restart failed: a fault of the watchdog itself: RuntimeError: a fault" in made.said[-1]
+    assert made.on_disk().under_way is None
+    assert not made.tasks.fallen.done()
 
 
 async def test_what_is_seen_through_is_given_up_with_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

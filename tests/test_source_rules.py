@@ -49,8 +49,8 @@ MAY_IMPORT = {
 }
 """Part of watchdog/ → the other parts that it may import. Parts that are not named here, such as the daemon, may import all."""
 
-MAY_BE_IMPORTED_BY = {"cli": {"__main__"}, "daemon": {"cli", "requests"}}
-"""What wires the parts together, and the only ones that may import it (the answers to requests name the daemon as a type)."""
+MAY_BE_IMPORTED_BY = {"cli": {"__main__"}, "daemon": {"cli"}}
+"""What wires the parts together, and the only ones that may import it."""
 
 PURE = {"judge", "sglang"}
 WORLD = {

@@ -13,6 +13,7 @@ from watchdog.judge.facts.learned import OneStart
 from watchdog.judge.verdict import Condition, Status
 from watchdog.observation import Answer, Log, Metrics, Probe, Unit
 from watchdog.requests import Requests
+from watchdog.roster import Roster
 from watchdog.view import server_view
 from watchdog.watch import Watch
 
@@ -171,10 +172,15 @@ def test_what_a_server_does_not_have_is_no_failed_probe(watch: Watch, probe: str
     assert (len(view["probes"]), len(view["failed_probes"])) == (shown, shown)
 
 
+async def reload() -> str | None:
+    return None
+
+
 async def asked(watch: Watch, **request: Any) -> dict[str, Any]:
-    server = SimpleNamespace(watch=watch, endpoint=Endpoint(), responder=Responder())
-    daemon: Any = SimpleNamespace(servers={"kimi": server}, clock=watch.clock, describe=dict, status=watch.sentence)
-    return await Requests(daemon).answer(request)
+    server: Any = SimpleNamespace(watch=watch, runs=[], endpoint=Endpoint(), responder=Responder())
+    roster = Roster(watch.clock)
+    roster.servers["kimi"] = server
+    return await Requests(roster, reload).answer(request)
 
 
 async def test_a_probe_is_answered_with_what_came_of_it(watch: Watch) -> None:

@@ -14,8 +14,12 @@ from watchdog import config, keyring
 from watchdog.act import redact
 from watchdog.clean import without_secrets
 from watchdog.clock import FakeClock
+from watchdog.incidents import Incident
+from watchdog.judge.facts.learned import OneStart
+from watchdog.judge.ledger import Ordered
 from watchdog.judge.verdict import Action, Condition, Intent, Status
 from watchdog.observation import Acted, Answer, Kernel, Log, Metrics, Observation, Operator, Probe, Self, Server, Unit
+from watchdog.recall import Recall, recall, unread
 from watchdog.replay import Record, replay, settings_of
 from watchdog.sglang.loglines import classify
 from watchdog.view import server_view
@@ -30,11 +34,12 @@ LIFE = "a" * 32
 class Made:
     """A watch on a clock that the test moves."""
 
-    def __init__(self, home: Path, **server: object) -> None:
+    def __init__(self, home: Path, known: Recall | None = None, **server: object) -> None:
         self.clock = FakeClock()
         self.decided: list[Intent] = []
         whole = config.Config(servers=[config.Server(name="kimi", unit="kimi.service", **server)])  # type: ignore[arg-type]
-        self.watch = Watch(whole.servers[0], whole, home, self.clock, lambda _w, _t, intent: self.decided.append(intent))
+        decided = self.decided.append
+        self.watch = Watch(whole.servers[0], whole, home, self.clock, lambda _w, _t, intent: decided(intent), known=known)
 
     def take(self, *observations: Observation) -> None:
         for x in observations:
@@ -344,3 +349,43 @@ def test_the_recorder_follows_a_reload(tmp_path: Path) -> None:
     made.watch.reconfigure(server, config.Config(servers=[server]))
     assert written()
     assert Record(max(tmp_path.glob("flight/*.jsonl"))).header.base_url == server.base_url
+
+
+def test_what_is_read_late_is_joined_with_what_was_decided_since(tmp_path: Path) -> None:
+    before = Made(tmp_path)
+    before.watch.take(Operator(t=0.0, action="pause", reason="by hand"))
+    before.watch.engine.ledger.restarts.append(Ordered(t=-60.0, reason="SchedulerHung"))
+    before.watch.engine.ledger.alerts["Old"] = -60.0
+    before.watch.engine.facts.learned.add_start(OneStart(inv="1", total_s=100.0))
+    incident = Incident(begun=-60.0, reason="Old", cause="old", action=Action.ALERT, changed=-50.0)
+    before.watch.saved.incidents.append(incident)
+    before.watch.file.write(before.watch.file.encode(before.watch.snapshot_state()))
+    watch = Made(tmp_path, known=unread()).watch
+    learned = watch.engine.facts.learned
+    watch.engine.ledger.alerts["New"] = 5.0
+    learned.add_start(OneStart(inv="2", total_s=300.0))
+    watch.saved.incidents.append(Incident(begun=4.0, reason="New", cause="new", action=Action.ALERT, changed=5.0))
+
+    watch.remember(recall(tmp_path, watch.clock))
+
+    saved = watch.snapshot_state()
+    assert watch.unread is None
+    assert watch.engine.facts.paused(watch.clock.now())
+    assert (saved.paused, saved.pause_reason) == (True, "by hand")
+    assert [r.reason for r in saved.ledger.restarts] == ["SchedulerHung"]
+    assert sorted(saved.ledger.alerts) == ["New", "Old"]
+    assert [s.inv for s in learned.starts] == ["1", "2"]
+    assert learned.start_s == 200.0
+    assert [(i.reason, i.ended is None) for i in saved.incidents] == [("Old", False), ("New", True)]
+    assert watch.incidents.all is saved.incidents
+
+
+def test_a_person_s_word_is_newer_than_what_is_read_late(tmp_path: Path) -> None:
+    before = Made(tmp_path)
+    before.watch.take(Operator(t=0.0, action="pause", reason="by hand"))
+    before.watch.file.write(before.watch.file.encode(before.watch.snapshot_state()))
+    made = Made(tmp_path, known=unread())
+    made.take(Operator(t=1.0, action="resume"))
+    made.watch.remember(recall(tmp_path, made.clock))
+    assert not made.watch.saved.paused
+    assert not made.watch.engine.facts.paused(made.clock.now())

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from watchdog import __version__, config
-from watchdog.act import redact
 from watchdog.act.notify import Notifier
 from watchdog.act.rights import rights
 from watchdog.background import Background
@@ -34,13 +33,17 @@ from watchdog.observe.memory import HostSource
 from watchdog.observe.myself import LONG_GAP_S, SelfSource, Senses
 from watchdog.observe.source import Source
 from watchdog.people import People
+from watchdog.recall import LIMIT_S as RECALL_LIMIT_S
+from watchdog.recall import Recall, recalled, unread
 from watchdog.requests import Requests
 from watchdog.respond import Responder
+from watchdog.roster import Roster
 from watchdog.server import Server, owned
 from watchdog.single import TAKEN_S, TakenError, alone
 from watchdog.sources import Run, ended, running
 from watchdog.systemd import Bus
 from watchdog.watch import Watch
+from watchdog.worker import BusyError, Worker
 
 if TYPE_CHECKING:
     from watchdog.web.server import Web
@@ -53,11 +56,10 @@ RIGHTS_AGAIN_S = 10.0
 STEP_S = 1.0
 BUS_PATIENCE_S = 15.0
 RELOAD_LIMIT_S = 5.0
+READ_LIMIT_S = 5.0
 STOP_LIMIT_S = 2.0
 LAST_FLUSH_S = 1.0
 KEYS_LIMIT_S = 3.0
-REFUSED_LIMIT = 600
-"""Characters of why a configuration was refused that `status` shows."""
 
 
 def folders(whole: config.Config) -> tuple[Path, Path]:
@@ -86,16 +88,15 @@ class Daemon:
         self.bus = Bus()
         self.state_dir, self.runtime_dir = folders(whole)
         self.cgroups = Cgroups()
-        self.servers: dict[str, Server] = {}
-        self.shared: list[Run] = []
-        self.requests = Requests(self)
+        self.roster = Roster(self.clock)
+        self.servers = self.roster.servers
+        self.requests = Requests(self.roster, self.reload)
         self._tasks: Background | None = None
         self._shared_task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._reloading = asyncio.Lock()
-        self.reload_refused: str | None = None
-        """Why the configuration of the last reload was kept out."""
+        self._disk, self._keys = Worker("configuration"), Worker("keys")
         self._ask_rights_now = asyncio.Event()
         self._self_source: SelfSource | None = None
         self._kernel: KernelSource | None = None
@@ -134,13 +135,13 @@ class Daemon:
             tasks.create_task(self.bus.run(), name="bus")
             await self._learn_keys()
             self.people = People(self.whole, self.state_dir, self.clock, tasks)
-            for settings in self.whole.servers:
-                self._add(settings)
+            await self.people.start()
             self._share()
+            await self._add(self.whole.servers)
             self._serve_page()
             mode = ", ".join(f"{s.watch.server.name} ({s.watch.mode})" for s in self.servers.values())
             self.log.info("started", message=f"sglang-watchdog {__version__} watches {mode}")
-            self.notifier.ready(self.status())
+            self.notifier.ready(self.roster.sentence())
             tasks.create_task(self._tick(), name="tick")
             tasks.create_task(self._keeper.run(), name="keep")
             tasks.create_task(self._ask_rights(), name="rights")
@@ -178,25 +179,51 @@ class Daemon:
 
     async def _learn_keys(self) -> None:
         """Before anything is observed. A file system that does not answer holds us up for a moment only."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(KEYS_LIMIT_S):
-                await asyncio.to_thread(learn, self.whole)
+        whole = self.whole
+        with contextlib.suppress(TimeoutError, BusyError):
+            await self._keys.call(lambda: learn(whole), KEYS_LIMIT_S)
 
     # ---- wiring
 
-    def _add(self, settings: config.Server) -> None:
-        """Begin to watch a server."""
+    async def _add(self, wanted: list[config.Server]) -> None:
+        """Begin to watch servers, with what is remembered of them as far as their disk answers in time."""
         assert self._tasks is not None
-        watch = Watch(settings, self.whole, self.state_dir / settings.name, self.clock, self._decided)
+        readings = [
+            self._tasks.create_task(recalled(self.state_dir / s.name, self.clock), name=f"memory of {s.name}") for s in wanted
+        ]
+        if readings:
+            await asyncio.wait(readings, timeout=RECALL_LIMIT_S)
+        for settings, reading in zip(wanted, readings, strict=True):
+            self._begin(settings, reading)
+
+    def _begin(self, settings: config.Server, reading: asyncio.Task[Recall]) -> None:
+        assert self._tasks is not None
+        known = reading.result() if reading.done() else unread()
+        watch = Watch(settings, self.whole, self.state_dir / settings.name, self.clock, self._decided, known=known)
         denied = functools.partial(self._denied, settings.name)
         responder = Responder(watch, self.bus, self.whole, self._tasks, self.people, denied=denied)
-        if self.people is not None:
-            self.people.meet(watch)
-        server = Server(watch, responder)
+        server = Server(watch, responder, known)
         self.servers[settings.name] = server
         responder.resume()
+        if known.read:
+            self._meet(server)
+        else:
+            self._tasks.create_task(self._remember(server, reading), name=f"late memory of {settings.name}")
         self._start_sources(server)
         self._ask_rights_now.set()
+
+    def _meet(self, server: Server) -> None:
+        """What is remembered of a server is known: so are the alerts that stand."""
+        if self.people is not None:
+            self.people.meet(server.watch)
+
+    async def _remember(self, server: Server, reading: asyncio.Task[Recall]) -> None:
+        """Take up what could not be read in time, unless the server is no longer watched."""
+        known = await reading
+        if self.servers.get(server.watch.server.name) is server:
+            await server.remember(known)
+            self._meet(server)
+            await server.responder.save()
 
     def _start_sources(self, server: Server) -> None:
         assert self._tasks is not None
@@ -216,8 +243,8 @@ class Daemon:
             wanted.append(DepsSource(sources.deps, self.clock, self.bus))
         if sources.gpu != "off":
             wanted.append(GpuSource(self.clock, sources, lambda _pid: None))
-        self.shared = [Run(source, self.clock, self._fan_out) for source in wanted]
-        self._shared_task = self._tasks.create_task(running(self.shared), name="shared sources")
+        self.roster.shared = [Run(source, self.clock, self._fan_out) for source in wanted]
+        self._shared_task = self._tasks.create_task(running(self.roster.shared), name="shared sources")
 
     def _serve_page(self) -> None:
         """Serve the status page, if it is wanted; else its code is not even loaded."""
@@ -225,13 +252,13 @@ class Daemon:
         self._web = self._web_task = None
         if not self.whole.web.enabled:
             return
-        from watchdog.web.page import Source as Shown  # noqa: PLC0415
+        from watchdog.web.page import Shown  # noqa: PLC0415
         from watchdog.web.server import Web  # noqa: PLC0415
 
         shown = Shown(
             status=lambda: self.requests.answer({"command": "status"}),
-            watches=lambda: [s.watch for s in self.servers.values()],
-            alive=lambda: self.alive(self.clock.now()),
+            watches=self.roster.watches,
+            alive=self.roster.alive,
         )
         self._web = Web(self.whole.web, shown, self._metrics)
         self._web_task = self._tasks.create_task(self._web.run(), name="status page")
@@ -241,11 +268,10 @@ class Daemon:
         from watchdog.figures import figures  # noqa: PLC0415
         from watchdog.web.metrics import render  # noqa: PLC0415
 
-        runs = [*self.shared, *(r for s in self.servers.values() for r in s.runs)]
         counts = self.people.alerter.counts() if self.people is not None else None
         lag_s = max(0.0, self.clock.now() - self._ticked_at - STEP_S)
-        watches = [s.watch for s in self.servers.values()]
-        return render(figures(self.clock, watches, runs, counts, lag_s, reload_ok=self.reload_refused is None))
+        watches, runs, well = self.roster.watches(), self.roster.runs(), self.roster.reload_refused is None
+        return render(figures(self.clock, watches, runs, counts, lag_s, reload_ok=well))
 
     def _taker(self, server: Server) -> Callable[[Observation], None]:
         def take(x: Observation) -> None:
@@ -310,8 +336,8 @@ class Daemon:
                         self.people.look(server.watch)
                 if self._web is not None:
                     self._web.page.look()
-            status = self.status()
-            if (status != said or now - said_at >= tell_s) and self.notifier.tell(status, alive=self.alive(now)):
+            status = self.roster.sentence()
+            if (status != said or now - said_at >= tell_s) and self.notifier.tell(status, alive=self.roster.alive()):
                 said, said_at = status, now
 
     def _look_at_host(self, now: float) -> None:
@@ -322,20 +348,6 @@ class Daemon:
         if seen != self._host_seen and self._self_source is not None:
             self._self_source.look_now()
         self._host_seen = seen
-
-    def alive(self, now: float) -> bool:
-        """Whether every mandatory source gives signs of life: WATCHDOG=1 hangs on it."""
-        runs = [r for s in self.servers.values() for r in s.runs] + self.shared
-        return all(r.alive(now) for r in runs if r.source.mandatory)
-
-    def status(self) -> str:
-        """One sentence on every server, the first that is ill in front."""
-        watches = [s.watch for s in self.servers.values()]
-        refused = "the last reload was refused; " if self.reload_refused is not None else ""
-        if len(watches) == 1:
-            return refused + watches[0].sentence()
-        ordered = sorted(watches, key=lambda w: w.ill(), reverse=True)
-        return refused + " · ".join(f"{w.server.name}: {w.sentence()}" for w in ordered)
 
     async def _ask_rights(self) -> None:
         """Learn by day whether we may restart by night."""
@@ -369,26 +381,32 @@ class Daemon:
         async with self._reloading:
             self.notifier.reloading("reading the configuration")
             try:
-                whole = self._read()
+                whole = await self._read()
             except Exception as e:  # noqa: BLE001  # whatever a file can do to its reader, it must not end the daemon
                 refused = str(e) if isinstance(e, config.ConfigError) else f"it cannot be read ({type(e).__name__}: {e})"
                 self.log.error("reload-refused", message=f"the new configuration is kept out: {refused}")  # noqa: TRY400
-                self.reload_refused = refused
+                self.roster.reload_refused = refused
                 return refused
             else:
-                self.reload_refused = None
+                self.roster.reload_refused = None
                 news = told(changed(self.whole, whole))
                 await self._take_up(whole)
                 self.log.info("reloaded", message=f"configuration read again from {self.path}; {news}")
                 return None
             finally:
-                self.notifier.ready(self.status())
+                self.notifier.ready(self.roster.sentence())
 
-    def _read(self) -> config.Config:
-        if self.path is None:
+    async def _read(self) -> config.Config:
+        path = self.path
+        if path is None:
             fault = config.Fault("--config", "", "no file was given at start", "restart the daemon with --config FILE")
             raise config.ConfigError([fault], "reload")
-        return config.load(self.path)
+        try:
+            return await self._disk.call(lambda: config.load(path), READ_LIMIT_S)
+        except (TimeoutError, BusyError) as e:
+            cure = "look at it, or at what mounts it"
+            fault = config.Fault("", "", "cannot be read, since its disk does not answer", cure)
+            raise config.ConfigError([fault], str(path)) from e
 
     async def _take_up(self, whole: config.Config) -> None:
         """Go on with another configuration; what is known of a server that stays, stays."""
@@ -406,10 +424,8 @@ class Daemon:
             server.watch.reconfigure(wanted[server.watch.server.name], whole)
             server.responder.reconfigure(whole)
             self._start_sources(server)
-        for name, settings in wanted.items():
-            if name not in self.servers:
-                self._add(settings)
         self._share()
+        await self._add([settings for name, settings in wanted.items() if name not in self.servers])
         if self.people is not None:
             await self.people.reload(whole)
         if whole.web != page_before:
@@ -419,23 +435,8 @@ class Daemon:
 
     async def _stop_sources(self, servers: list[Server]) -> None:
         """End the sources of these servers and of the host. One that does not end goes on unheard."""
-        runs = [r for s in servers for r in s.runs] + self.shared
+        runs = [r for s in servers for r in s.runs] + self.roster.shared
         tasks = [t for t in (*(s.task for s in servers), self._shared_task) if t is not None]
         for r in runs:
             r.silence()
         await asyncio.gather(*(ended(t, RELOAD_LIMIT_S) for t in tasks))
-
-    def describe(self) -> dict[str, Any]:
-        """What the daemon says of itself when asked."""
-        now = self.clock.now()
-        runs = [*self.shared, *(r for s in self.servers.values() for r in s.runs)]
-        return {
-            "version": __version__,
-            "pid": os.getpid(),
-            "up_s": round(now, 1),
-            "alive": self.alive(now),
-            "reload_refused": redact.line(self.reload_refused, REFUSED_LIMIT) if self.reload_refused is not None else None,
-            "sources": [
-                {"name": r.source.name, "beat_age_s": round(now - r.beat_at, 1), "falls": r.falls, "error": r.error} for r in runs
-            ],
-        }

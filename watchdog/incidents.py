@@ -72,6 +72,13 @@ class Incidents:
         """The one that lasts; None while all is well."""
         return self.all[-1] if self.all and self.all[-1].ended is None else None
 
+    def go_on_from(self, before: list[Incident]) -> None:
+        """Take in those of an earlier daemon, which could not be read when we began."""
+        if before and before[-1].ended is None and self.all:
+            before[-1].ended, before[-1].outcome = before[-1].changed, "the watchdog ended, and its memory could not be read"
+        self.all[:0] = before
+        del self.all[:-KEPT]
+
     def decided(self, t: float, intent: Intent, text: str, *, well: bool, since: float | None = None) -> bool:
         """Take in a decision; True if it begins an incident: something is done, withheld, critical, or the server is not well.
 

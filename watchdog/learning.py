@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 
 from watchdog import durable
-from watchdog.baseline import BaselineFile, Kept, chosen, compared, completed, learn, present, shown, with_first
+from watchdog.baseline import Kept, chosen, compared, completed, learn, present, shown, with_first
 from watchdog.clock import rfc3339
 from watchdog.judge.facts.baseline import Baseline
 from watchdog.judge.facts.learned import OneStart
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Status
+from watchdog.recall import Recall, baseline_file
 from watchdog.sglang import startup
 from watchdog.view import verified
 from watchdog.watch import Watch
@@ -33,20 +34,37 @@ class RefusedError(Exception):
 class Learner:
     """One for each server. `keep` is called every few seconds; the rest are a person's orders."""
 
-    def __init__(self, watch: Watch, host: str | None = None) -> None:
+    def __init__(self, watch: Watch, host: str | None = None, known: Recall | None = None) -> None:
+        """One for each server.
+
+        Args:
+            watch: the server.
+            host: the name of this host; None: as it calls itself.
+            known: what its files remember; None: the baseline is read now, which blocks.
+        """
         self._watch = watch
         self._host = host or socket.gethostname()
-        self._file = BaselineFile(watch.home / "baseline.json")
-        self._kept, trouble = self._file.load()
-        if trouble is not None:
-            watch.log.error("baseline-lost", message=trouble)
+        self._file = baseline_file(watch.home)
         self._disk = Worker("baseline")
         self._unwritten = False
         self._looked_at = float("-inf")
-        watch.engine.facts.baseline, watch.engine.facts.host = chosen(self._kept, None), self._host
+        watch.engine.facts.host = self._host
+        self._remember(*(self._file.load() if known is None else (known.kept, known.wrong)))
+
+    def remember(self, known: Recall) -> None:
+        """Take in what could not be read when we began."""
+        self._remember(known.kept, known.wrong)
+
+    def _remember(self, kept: Kept, trouble: str | None) -> None:
+        self._kept = kept
+        self._watch.engine.facts.baseline = chosen(kept, None)
+        if trouble is not None:
+            self._watch.log.error("baseline-lost", message=trouble)
 
     async def keep(self) -> None:
         """Learn what this life teaches, and write it down; a disk that does not take it is told, and tried again."""
+        if self._watch.unread is not None:
+            return
         try:
             self.look()
         except Exception as e:  # noqa: BLE001  # what is learned is a help; whoever calls us has more to keep
@@ -127,6 +145,8 @@ class Learner:
         """
         f = self._watch.engine.facts
         here, why = present(f, self._host), self._why_not()
+        if self._watch.unread is not None:
+            why = f"{self._file.path} cannot be read yet"
         if why is not None:
             raise RefusedError(f"no baseline is made: {why}")
         if here is None:

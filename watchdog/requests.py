@@ -1,8 +1,8 @@
 """What the daemon answers on its control socket."""
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -10,12 +10,9 @@ from watchdog.clean import without_secrets
 from watchdog.judge.explain import explain
 from watchdog.learning import RefusedError
 from watchdog.observation import PROBES, Operator
+from watchdog.roster import Roster
+from watchdog.server import Server
 from watchdog.view import server_view
-
-if TYPE_CHECKING:
-    from watchdog.daemon import Daemon
-    from watchdog.server import Server
-
 
 LONGEST_PAUSE_S = 365 * 86400.0
 SHOWN = 60
@@ -99,8 +96,10 @@ def _shown(value: Any) -> str:
 class Requests:
     """Answers one request at a time. Unknown words are refused with what would have been understood."""
 
-    def __init__(self, daemon: "Daemon") -> None:
-        self._daemon = daemon
+    def __init__(self, roster: Roster, reload: Callable[[], Awaitable[str | None]]) -> None:
+        """Answer for the servers of `roster`; `reload` reads the configuration again, and says why it was refused."""
+        self._roster = roster
+        self._read_again = reload
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request; `error` in it says what is wrong with the request."""
@@ -120,9 +119,9 @@ class Requests:
         except RequestError as e:
             return {"error": str(e)}
 
-    def _chosen(self, request: dict[str, Any]) -> "list[Server]":
+    def _chosen(self, request: dict[str, Any]) -> list[Server]:
         name = request.get("server")
-        servers = self._daemon.servers
+        servers = self._roster.servers
         if name is None:
             return list(servers.values())
         if name not in servers:
@@ -132,18 +131,18 @@ class Requests:
     async def _status(self, request: dict[str, Any]) -> dict[str, Any]:
         chosen = self._chosen(request)
         return {
-            "daemon": self._daemon.describe(),
-            "status": self._daemon.status(),
+            "daemon": self._roster.describe(),
+            "status": self._roster.sentence(),
             "servers": [{**server_view(s.watch), "bundle": str(s.responder.last_bundle or "") or None} for s in chosen],
         }
 
     async def _explain(self, request: dict[str, Any]) -> dict[str, Any]:
-        now = self._daemon.clock.now()
+        now = self._roster.clock.now()
         return {"servers": [{**server_view(s.watch), "why": explain(s.watch.engine, now)} for s in self._chosen(request)]}
 
     async def _pause(self, request: dict[str, Any]) -> dict[str, Any]:
         seconds = request.get("seconds")
-        until = None if seconds is None else self._daemon.clock.now() + float(seconds)
+        until = None if seconds is None else self._roster.clock.now() + float(seconds)
         return await self._tell(request, "pause", until)
 
     async def _resume(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -157,11 +156,11 @@ class Requests:
         reason = request.get("reason", "")[:200].encode("utf-8", "replace").decode() or None
         chosen = self._chosen(request)
         unsaved = []
-        paused = [s.watch.server.name for s in chosen if s.watch.engine.facts.paused(self._daemon.clock.now())]
+        paused = [s.watch.server.name for s in chosen if s.watch.engine.facts.paused(self._roster.clock.now())]
         for s in chosen:
-            s.watch.take(Operator(t=self._daemon.clock.now(), action=action, until=until, reason=reason))
+            s.watch.take(Operator(t=self._roster.clock.now(), action=action, until=until, reason=reason))
             s.watch.log.warning("operator", message=f"{action}{f': {reason}' if reason else ''}", action=action)
-            if (action == "pause") != s.watch.engine.facts.paused(self._daemon.clock.now()) and action in ("pause", "resume"):
+            if (action == "pause") != s.watch.engine.facts.paused(self._roster.clock.now()) and action in ("pause", "resume"):
                 return {"error": f"{action} did not take effect for {s.watch.server.name}: look at the daemon's journal"}
             await s.responder.save()
             if s.responder.trouble is not None:
@@ -170,7 +169,7 @@ class Requests:
         return {**done, "warning": f"it is not on disk: {FORGOTTEN[action]} ({'; '.join(unsaved)})"} if unsaved else done
 
     async def _reload(self, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        refused = await self._daemon.reload()
+        refused = await self._read_again()
         return {"error": refused} if refused else {"done": "reload"}
 
     async def _probe(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Carries out what was decided for one server: evidence first, then the restart, then a word about what came of it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from watchdog import config, durable
@@ -77,12 +77,10 @@ class Responder:
         self._order: tuple[float, Intent] | None = None
         """The last decision to restart."""
         self._followed = Followed(watch.clock)
-        for name in watch.incidents.open.bundles if watch.incidents.open is not None else ():
-            self._followed.saved(self._home / name, watch.clock.now())
         self._saving = asyncio.Lock()
         self.last_bundle: Path | None = None
         self.trouble: str | None = None
-        self._take_over()
+        self.take_over()
 
     def reconfigure(self, whole: config.Config) -> None:
         """Go on with other settings."""
@@ -186,14 +184,24 @@ class Responder:
         watch = self._watch
         order = UnderWay(t=t, reason=intent.reason, inv=watch.target.inv)
         watch.saved.under_way = order
+        down = watch.engine.facts.life.down
+        await self._to_its_end(order, lambda: self._ordered(intent, order, down=down))
+
+    async def _to_its_end(self, order: UnderWay, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what carries the order out: a fault of ours must neither end the daemon nor look like a restart."""
         try:
-            await self._ordered(intent, order, down=watch.engine.facts.life.down)
-        except Exception as e:  # noqa: BLE001  # a fault of ours must neither end the daemon nor look like a restart
+            await work()
+        except Exception as e:  # noqa: BLE001
             self._over(order, Outcome(result="failed", message=f"a fault of the watchdog itself: {type(e).__name__}: {e}"))
         await self.save()
 
+    async def idle(self) -> None:
+        """Wait until no order is being carried out."""
+        while self._restart is not None and not self._restart.done():
+            await asyncio.wait([self._restart])
+
     async def _ordered(self, intent: Intent, order: UnderWay, *, down: bool) -> None:
-        watch = self._watch
+        watch, unread = self._watch, self._watch.unread
         await self.save()  # the order is on disk before anything is done, so that SIGKILL cannot make us forget it
         age_s = EVIDENCE_AGE_S if watch.engine.ledger.refused is None else REFUSED_EVIDENCE_S
         if self._evidence is None or self._evidence_at is None or order.t - self._evidence_at > age_s:
@@ -203,6 +211,9 @@ class Responder:
         changed = self._no_longer(order.inv)
         if changed is not None:
             self._over(order, Outcome(result="dropped", message=f"not restarted: {changed}", stand_down=True))
+            return
+        if unread is not None:  # the budget that allowed it may be spent
+            self._over(order, Outcome(result="refused", message=f"not restarted: {unread}"))
             return
         order.stage = "job"
         await self.save()
@@ -350,8 +361,11 @@ class Responder:
 
     # ---- after our own end
 
-    def _take_over(self) -> None:
-        """What the daemon before us left in the middle, before anything is judged."""
+    def take_over(self) -> None:
+        """What the daemon before us left in the middle, as soon as it is known."""
+        lasting = self._watch.incidents.open
+        for name in lasting.bundles if lasting is not None else ():
+            self._followed.saved(self._home / name, self._watch.clock.now())
         order = self._watch.saved.under_way
         if order is None:
             return
@@ -367,7 +381,7 @@ class Responder:
         order = self._watch.saved.under_way
         if order is not None and order.stage == "job":
             name = f"restart {self._watch.server.name}"
-            self._restart = self._tasks.create_task(self._see_through(order), name=name)
+            self._restart = self._tasks.create_task(self._to_its_end(order, lambda: self._see_through(order)), name=name)
 
     async def _see_through(self, order: UnderWay) -> None:
         watch, outcome = self._watch, None
@@ -394,11 +408,13 @@ class Responder:
                 never = "the watchdog ended before systemd was asked: judged anew"
                 outcome = Outcome(result="dropped", message=never, stand_down=True)
         self._over(order, outcome)
-        await self.save()
 
     async def save(self) -> None:
         """Write the state down; a disk that does not take it is told, and nothing waits for it longer than `SAVE_LIMIT_S`."""
         watch = self._watch
+        if watch.unread is not None:
+            self.trouble = watch.unread
+            return
         why = None
         async with self._saving:
             data = watch.file.encode(watch.snapshot_state())

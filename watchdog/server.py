@@ -20,6 +20,7 @@ from watchdog.observe.processes import ProcessSource
 from watchdog.observe.scrape import ScrapeSource
 from watchdog.observe.source import Source
 from watchdog.observe.unit import UnitSource
+from watchdog.recall import Recall
 from watchdog.respond import Responder
 from watchdog.sources import Run
 from watchdog.systemd import Bus
@@ -35,10 +36,10 @@ class Server:
         may_restart: whether polkit lets us restart its unit; None: not known.
     """
 
-    def __init__(self, watch: Watch, responder: Responder) -> None:
+    def __init__(self, watch: Watch, responder: Responder, known: Recall | None = None) -> None:
         self.watch = watch
         self.responder = responder
-        self.learner = Learner(watch)
+        self.learner = Learner(watch, known=known)
         self.endpoint: EndpointSource | None = None
         self.journal: JournalSource | None = None
         self.runs: list[Run] = []
@@ -67,6 +68,14 @@ class Server:
             if target.server.metrics.enabled:
                 wanted.append(ScrapeSource(target, clock))
         return wanted
+
+    async def remember(self, known: Recall) -> None:
+        """Take in what its files remember, which could not be read when we began."""
+        await self.responder.idle()
+        self.watch.remember(known)
+        self.learner.remember(known)
+        self.responder.take_over()
+        self.responder.resume()
 
     def take(self, x: Observation) -> None:
         """Take in an observation of this server."""

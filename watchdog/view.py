@@ -47,7 +47,7 @@ def server_view(watch: Watch) -> dict[str, Any]:
         "verified": verified(watch),
         "paused": f.paused(now),
         "pause_reason": f.pause_reason if f.paused(now) else None,
-        "stand_down": watch.stand_down(),
+        "stand_down": watch.stand_down() or watch.unread,
         "starting": _starting(f, now) if phase.value == "starting" else None,
         "conditions": [
             {

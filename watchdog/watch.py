@@ -22,9 +22,10 @@ from watchdog.judge.verdict import DOUBTS, Condition, Event, Intent, Status
 from watchdog.log import get
 from watchdog.observation import Acted, Header, Job, Observation, Operator, Probe, Self, Unit
 from watchdog.observe.source import Target
+from watchdog.recall import Recall, recall, state_file
 from watchdog.recorder import Recorder
 from watchdog.replay import config_of
-from watchdog.state import Saved, StateFile, boot_id
+from watchdog.state import Saved, boot_id
 from watchdog.tally import Tally
 
 PROVEN_S = 30.0
@@ -69,16 +70,34 @@ class Watch:
         home: Path,
         clock: Clock,
         decided: Callable[["Watch", float, Intent], None],
+        *,
+        known: Recall | None = None,
     ) -> None:
+        """One for each server.
+
+        Args:
+            server: its settings.
+            whole: the configuration.
+            home: its folder in the state directory.
+            clock: the program's clock.
+            decided: called with each intent.
+            known: what its files remember; None: they are read now, which blocks.
+        """
+        known = known or recall(home, clock)
         self.server = server
         self.clock = clock
         self.home = home
         self.target = Target(server)
         self.log = get(server=server.name, unit=server.unit)
-        self.file = StateFile(home / "state.json", clock)
-        self.saved, trouble = self.file.load()
-        if trouble is not None:
-            self.log.error("state-lost", message=trouble)
+        self.file = state_file(home, clock)
+        self.saved = known.saved
+        self.unread = None if known.read else f"a pause or a spent budget may stand in {self.file.path}, which cannot be read yet"
+        """Why we may neither restart nor write the state down: what the file remembers is not known, and must not be lost."""
+        if not known.read:
+            cure = f"look at the disk of {home}, or at what mounts it"
+            self.log.error("state-lost", message=f"{self.unread}: until it is, nothing is restarted; {cure}")
+        elif known.trouble is not None:
+            self.log.error("state-lost", message=known.trouble)
         self.incidents = Incidents(self.saved.incidents)
         self.mode = server.mode or whole.daemon.mode
         self._counted_at = clock.now()
@@ -101,8 +120,40 @@ class Watch:
         """The conditions that do not hold."""
         self._unasked = ""
         self._decided = decided
+        self._told_to_act = False
+        """Whether a person has paused or resumed us in this life of ours."""
+        self._stay_paused()
+
+    def _stay_paused(self) -> None:
+        """A pause outlives the daemon."""
         if self.saved.paused:
-            self.take(Operator(t=clock.now(), action="pause", until=self.saved.paused_until, reason=self.saved.pause_reason))
+            until, why = self.saved.paused_until, self.saved.pause_reason
+            self.take(Operator(t=self.clock.now(), action="pause", until=until, reason=why))
+
+    def remember(self, known: Recall) -> None:
+        """Take in what the files remember, which could not be read when we began; what was decided and said since then stays."""
+        before, facts, said_since = known.saved, self.engine.facts, self._told_to_act
+        self._count()
+        before.ledger.go_on(self.engine.ledger)
+        for start in facts.learned.starts:
+            before.learned.add_start(start)
+        learned = facts.learned  # its place is known to others: only what stands in it is changed
+        learned.starts, learned.start_s, learned.phases = before.learned.starts, before.learned.start_s, before.learned.phases
+        learned.shape = learned.shape or before.learned.shape
+        self.incidents.go_on_from(before.incidents)
+        now, self.saved = self.saved, before
+        self.saved.incidents, self.saved.learned, self.engine.ledger = self.incidents.all, learned, before.ledger
+        self.saved.observed_s += now.observed_s
+        if said_since:  # a person's newer word
+            self.saved.paused, self.saved.paused_until, self.saved.pause_reason = now.paused, now.paused_until, now.pause_reason
+        self.unread = None
+        if not said_since:
+            self._stay_paused()
+        self.dirty = True
+        if known.trouble is not None:
+            self.log.error("state-lost", message=known.trouble)
+        else:
+            self.log.info("state-saved", message=f"{self.file.path} has been read, and can be written again")
 
     def _settings(self, whole: config.Config) -> Settings:
         return Settings(
@@ -229,6 +280,7 @@ class Watch:
     def _operator(self, x: Operator) -> None:
         self.dirty = True
         self.saved.paused = x.action == "pause" or (self.saved.paused and x.action != "resume")
+        self._told_to_act = self._told_to_act or x.action in ("pause", "resume")
         if x.action == "pause":
             self.saved.paused_until, self.saved.pause_reason = x.until, x.reason or ""
         elif x.action == "resume":

@@ -29,12 +29,13 @@ class Worker:
         self.name = name
         self.busy = False
 
-    async def call(self, work: Callable[[], T], limit_s: float) -> T:
+    async def call(self, work: Callable[[], T], limit_s: float | None) -> T:
         """The result of `work()`, from a thread of its own.
 
         Args:
             work: what to do; what it raises is raised here.
             limit_s: after so many seconds it is given up; its thread runs on until the work returns, and the result is dropped.
+                None: it is waited for as long as it takes.
 
         Raises:
             TimeoutError: it took longer than the limit.

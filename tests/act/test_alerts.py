@@ -253,3 +253,27 @@ async def test_files_that_cannot_be_understood_are_set_aside(tmp_path: Path) -> 
     assert log.said("kept as ") == 2
     assert list(folder.glob("book.json.*.bad"))
     assert a.counts().dropped["webhook"] == 1
+
+
+async def test_what_was_kept_is_joined_with_what_was_told_before_it_could_be_read(tmp_path: Path) -> None:
+    folder, nobody = tmp_path / "alerts", "http://127.0.0.1:9"
+
+    def on_disk() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in folder.glob("*") if path.suffix != ".new"}
+
+    first, blind = (alerter(tmp_path, webhook_url=nobody, read=read) for read in (True, False))
+    async with running(first):
+        first.tell("kimi", wall(), intent("DeviceLost"))
+        await until(lambda: b"DeviceLost" in on_disk().get("outbox-webhook.jsonl", b""))
+        await until(lambda: not first._disk.busy)
+    kept = on_disk()
+    async with running(blind):
+        blind.tell("kimi", wall(), intent("HostMemoryLow"))
+        await until(lambda: blind.counts().waiting["webhook"])
+    assert on_disk() == kept, "nothing is overwritten"
+    async with talking(Script()) as talker:
+        joined = alerter(tmp_path, webhook_url=talker.url)
+        joined.go_on(blind)
+        async with running(joined):
+            await until(lambda: joined.counts().sent.get("webhook") == 2)
+    assert [body["alerts"][0]["reason"] for body in bodies(talker)] == ["DeviceLost", "HostMemoryLow"]

@@ -12,7 +12,7 @@ from watchdog.judge.verdict import Intent
 from watchdog.observation import Answer, Cgroup, Gpu, GpuDevice, Host, Log, Probe, Self, Unit
 from watchdog.view import server_view
 from watchdog.watch import Watch
-from watchdog.web.page import Source
+from watchdog.web.page import Shown
 from watchdog.web.server import Web
 
 GIB = 2**30
@@ -77,14 +77,14 @@ def gpus(count: int = 8, **odd: Any) -> Gpu:
     return Gpu(t=0.0, ok=True, gpus=devices, expected=count)
 
 
-def source(watches: list[Watch], *, alive: Callable[[], bool] = lambda: True) -> Source:
+def source(watches: list[Watch], *, alive: Callable[[], bool] = lambda: True) -> Shown:
     """What the daemon tells the page, for these watches."""
 
     async def status() -> dict[str, Any]:
         daemon = {"version": "0.1.0", "pid": 1, "up_s": 60.0, "alive": alive(), "sources": []}
         return {"daemon": daemon, "status": "", "servers": [{**server_view(w), "bundle": None} for w in watches]}
 
-    return Source(status=status, watches=lambda: watches, alive=alive)
+    return Shown(status=status, watches=lambda: watches, alive=alive)
 
 
 class Site:

@@ -98,6 +98,19 @@ class Ledger(msgspec.Struct, kw_only=True):
         self.condemned, self.condemned_at = inv, t
         self.withheld.clear()  # nothing stands in the way any more: what comes back is news
 
+    def go_on(self, since: "Ledger") -> None:
+        """Take in what another one has noted since this one was written down; none of its restarts was carried out."""
+        self.restarts = [*self.restarts, *since.restarts]
+        self.refused = since.refused or self.refused
+        self.repaired_at = since.repaired_at if since.repaired_at is not None else self.repaired_at
+        if since.condemned_at is not None:
+            self.condemned, self.condemned_at = since.condemned, since.condemned_at
+        self.withheld |= since.withheld
+        self.alerts |= since.alerts
+        self.events |= since.events
+        self.planned |= since.planned
+        self.diagnosed |= since.diagnosed
+
     def acted(self, t: float, result: str, reason: str | None) -> None:
         """Take in what came of a restart: one that was not carried out does not count, and does not condemn the life."""
         if result not in VAIN:

@@ -29,8 +29,8 @@ RESTART_S = 600.0
 """A life that began within so many seconds of our order is the one that we ordered."""
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the page gets what it shows.
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page shows, asked for anew each time.
 
     Attributes:
         status: the daemon's answer to the command `status`.
@@ -46,8 +46,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 class Page:
     """Makes the dictionary that /api/status gives and the page is drawn from."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, shown: Shown) -> None:
+        self.shown = shown
         self.timelines: dict[str, Timeline] = {}
         self._bundles: dict[str, list[dict[str, Any]]] = {}
         self._bundles_at: dict[str, float] = {}
@@ -58,7 +58,7 @@ class Page:
 
     def look(self) -> None:
         """Keep the timelines; called at each tick of the daemon."""
-        watches = self.source.watches()
+        watches = self.shown.watches()
         for watch in watches:
             self.timelines.setdefault(watch.server.name, Timeline()).look(watch)
         for gone in self.timelines.keys() - {w.server.name for w in watches}:
@@ -69,7 +69,7 @@ class Page:
         """Read what the daemon before us kept, and keep it on, until cancelled. No disk can hold up the page or the daemon."""
         try:
             while True:
-                for watch in self.source.watches():
+                for watch in self.shown.watches():
                     if watch.server.name not in self._restored:
                         await self._restore(watch)
                 await self._save(KEEP_LIMIT_S)
@@ -90,7 +90,7 @@ class Page:
         self._restored.add(watch.server.name)
 
     async def _save(self, limit_s: float) -> None:
-        lines = [(w, self.timelines.get(w.server.name)) for w in self.source.watches() if w.server.name in self._restored]
+        lines = [(w, self.timelines.get(w.server.name)) for w in self.shown.watches() if w.server.name in self._restored]
         work = [(watch.home, line.kept(watch)) for watch, line in lines if line is not None]
 
         def put() -> None:
@@ -111,14 +111,14 @@ class Page:
 
     def watch(self, name: str) -> Watch | None:
         """The watch of a server; None if there is none of this name."""
-        return next((w for w in self.source.watches() if w.server.name == name), None)
+        return next((w for w in self.shown.watches() if w.server.name == name), None)
 
     async def status(self) -> dict[str, Any]:
         """Everything at this moment; `at` is the wall clock of this machine, against which a reader reckons ages."""
         self.look()
         # A reload may take a server away while we wait for a disk.
-        watches, lines = {w.server.name: w for w in self.source.watches()}, dict(self.timelines)
-        answer = await self.source.status()
+        watches, lines = {w.server.name: w for w in self.shown.watches()}, dict(self.timelines)
+        answer = await self.shown.status()
         now_at = self._now_at()
         for server in answer.get("servers", []):
             watch = watches.get(server["name"])
@@ -141,7 +141,7 @@ class Page:
             return {"next": f"What comes next cannot be told: a judge failed ({type(e).__name__}).", "helps": None}
 
     def _now_at(self) -> str | None:
-        clocks = [w.clock for w in self.source.watches()]
+        clocks = [w.clock for w in self.shown.watches()]
         return at(clocks[0], clocks[0].now()) if clocks else None
 
     async def _incidents(self, watch: Watch) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from watchdog.web import archive
 from watchdog.web.door import CONNECTIONS, Door
 from watchdog.web.guard import dress, guard
 from watchdog.web.metrics import CONTENT_TYPE
-from watchdog.web.page import Page, Source
+from watchdog.web.page import Page, Shown
 from watchdog.web.stream import Stream
 from watchdog.worker import BusyError, Worker
 
@@ -41,20 +41,20 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 class Web:
     """One for the daemon."""
 
-    def __init__(self, settings: config.Web, source: Source, metrics: Callable[[], bytes] | None = None) -> None:
+    def __init__(self, settings: config.Web, shown: Shown, metrics: Callable[[], bytes] | None = None) -> None:
         """Prepare, without opening the port.
 
         Args:
             settings: the section [web].
-            source: what is to be shown.
+            shown: what is to be shown.
             metrics: renders what GET /metrics answers (Prometheus' text format); None: 404.
         """
         self.settings = settings
-        self.page = Page(source)
+        self.page = Page(shown)
         self.stream = Stream(self.page, entered=self._keep)
         self.port: int | None = None
         """The port that is listened on; None while it cannot be had."""
-        self._source = source
+        self._shown = shown
         self._metrics = metrics
         self._log = get()
         self._files = _static()
@@ -150,7 +150,7 @@ class Web:
         return web.Response(body=body, content_type="application/json")
 
     async def _health(self, _request: web.Request) -> web.Response:
-        well = self._source.alive()
+        well = self._shown.alive()
         text = "ok\n" if well else "a part of the watchdog gives no sign of life; see /api/status\n"
         return web.Response(status=200 if well else 503, text=text)
 

@@ -49,6 +49,7 @@ class Alerter:
         host: the name of this host in messages.
         rng: where the jitter comes from.
         channels: used in place of the configured webhook and Apprise.
+        read: whether what is kept is read now, which blocks; without it nothing is written either, so that nothing is lost.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Alerter:
         host: str | None = None,
         rng: random.Random | None = None,
         channels: Sequence[Channel] | None = None,
+        read: bool = True,
     ) -> None:
         self.settings = settings
         self.host = host or socket.gethostname()
@@ -72,12 +74,13 @@ class Alerter:
         self._log = log
         self._rng = rng or random.Random()
         self._store = Store(state / "alerts")
+        self.read = read
         self._disk = Worker("alerts-disk")
         self._save_failed = False
         self._rules = Rules(group_wait_s=settings.group_wait_s, repeat_s=settings.repeat_s, per_hour=settings.per_hour)
         self._book = self._opened_book()
         self._channels = list(channels) if channels is not None else self._configured()
-        self._outboxes = {channel.name: Outbox(self._store.load(_file(channel.name))) for channel in self._channels}
+        self._outboxes = {channel.name: Outbox(self._kept(_file(channel.name))) for channel in self._channels}
         self._alertmanager = self._opened_alertmanager() if settings.alertmanager_url else None
         self._sent: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
@@ -85,6 +88,18 @@ class Alerter:
         self._mail = {channel.name: asyncio.Event() for channel in self._channels}
         self._alarm = asyncio.Event()
         self._written = {name: hash(content) for name, content in self._files().items()}
+
+    def go_on(self, since: "Alerter") -> None:
+        """Take in all that another one knows, which has ended: it may have been told more than it could keep."""
+        self._book.go_on(since._book)
+        self._book.keep_only(self._servers)
+        for name, box in since._outboxes.items():
+            for message in box.messages if name in self._outboxes else ():
+                self._outboxes[name].put(message)
+        if self._alertmanager is not None and since._alertmanager is not None:
+            self._alertmanager.known |= since._alertmanager.known
+        self._sent += since._sent
+        self._failed += since._failed
 
     def tell(self, server: str, t_wall: datetime, intent: Intent) -> None:
         """Hand over one intent. Never blocks, never raises."""
@@ -169,8 +184,11 @@ class Alerter:
             channels.append(Apprise(self.settings))
         return channels
 
+    def _kept(self, name: str) -> bytes | None:
+        return self._store.load(name) if self.read else None
+
     def _opened_book(self) -> Book:
-        raw = self._store.load(BOOK)
+        raw = self._kept(BOOK)
         pages: Pages | None = None
         if raw is not None:
             try:
@@ -183,7 +201,7 @@ class Alerter:
 
     def _opened_alertmanager(self) -> Alertmanager:
         try:
-            return Alertmanager(self.settings, self.host, self._store.load(KNOWN))
+            return Alertmanager(self.settings, self.host, self._kept(KNOWN))
         except msgspec.DecodeError as e:
             self._unreadable(KNOWN, e)
             return Alertmanager(self.settings, self.host)
@@ -328,7 +346,7 @@ class Alerter:
     async def _save(self, limit_s: float = SAVE_LIMIT_S) -> None:
         """Bring the files up to date. A disk that is full or dead delays only alerts, and loses none while we run."""
         behind = {name: content for name, content in self._files().items() if self._written.get(name) != hash(content)}
-        if not behind or self._disk.busy:
+        if not behind or self._disk.busy or not self.read:
             return
 
         def write() -> None:

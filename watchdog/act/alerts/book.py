@@ -82,6 +82,13 @@ class Book:
             if now is not None:
                 self._set_clock_back(now)
 
+    def go_on(self, since: "Book") -> None:
+        """Take in another one, which is newer than this one was when it was written down."""
+        self._causes |= since._causes
+        self._told = deque(sorted({*self._told, *since._told}))
+        self.lost = max(self.lost, since.lost)
+        self.stood_down |= since.stood_down
+
     @property
     def pages(self) -> Pages:
         """What is to be kept."""
