@@ -105,7 +105,8 @@ def _conditions(scene: Scene) -> list[str]:
     turned = [c for c in ordered if c not in wrong and c not in doubts and _turned(c, first, scene.t)]
     shown = [*wrong, *doubts, *turned[:TURNED]]
     lines = [
-        f"* {c.type} {WORDS[c.status]}{_turn(scene.t - c.since)} ({c.reason}, since {scene.when(max(c.since, c.reason_since))}): {c.message}"
+        f"* {c.type} {WORDS[c.status]}{_turn(scene.t - c.since)} "
+        f"({c.reason}, since {scene.when(max(c.since, c.reason_since))}): {c.message}"
         for c in shown
     ]
     rest = [c for c in ordered if c not in shown]
