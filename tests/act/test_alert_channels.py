@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 
 from tests.act.alert_rig import OK, Log, Script, alerter, intent, running, until, wall
 from tests.observe.talker import reply, talking
-from watchdog import config
-from watchdog.act.alerts import outbox
+from watchdog import config, regular
+from watchdog.act.alerts import http, outbox
 from watchdog.act.alerts.apprise_channel import Apprise
 from watchdog.act.alerts.http import SendError
 from watchdog.act.alerts.notice import Message
@@ -103,6 +104,30 @@ async def test_headers_from_a_file(tmp_path: Path, content: str | None, said: st
             assert result.ok is False
             assert said in result.detail
             assert "secrets" not in result.detail
+
+
+@pytest.mark.parametrize("key", ["webhook_headers_file", "ca_file", "apprise_urls_file"])
+async def test_a_file_that_cannot_be_read_is_not_blamed_on_the_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    free, read = threading.Event(), regular.read
+
+    def hangs(path: Path, cap: int) -> bytes:
+        if path.name == "hung":
+            free.wait(30)
+        return read(path, cap)
+
+    (tmp_path / "headers").write_text("A: b")
+    monkeypatch.setattr(regular, "read", hangs)
+    monkeypatch.setattr(http, "FILE_LIMIT_S", 0.1)
+    files = {"webhook_headers_file": str(tmp_path / "headers"), key: str(tmp_path / "hung")}
+    channel = "apprise" if key == "apprise_urls_file" else "webhook"
+    a = alerter(tmp_path, webhook_url="https://127.0.0.1:9/", **files)
+    for _ in range(3):
+        (result,) = await a.test(channel)
+        assert result.detail.startswith(f"{tmp_path}/hung cannot be read, since its disk does not answer")
+    assert [t.name for t in threading.enumerate()].count(f"files of {channel}") == 1
+    free.set()
 
 
 async def test_a_credential(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ class Alertmanager:
             msgspec.DecodeError: it cannot be understood.
         """
         self.settings = settings
+        self._files = http.Files(self.name)
         self.host = host
         self.known: dict[str, Known] = msgspec.json.decode(raw, type=dict[str, Known]) if raw else {}
 
@@ -116,6 +117,7 @@ class Alertmanager:
         await http.post(
             f"{s.alertmanager_url.rstrip('/')}/api/v2/alerts",
             msgspec.json.encode(alerts),
+            files=self._files,
             limit_s=s.limit_s,
             headers_file=s.alertmanager_headers_file,
             ca_file=s.ca_file,

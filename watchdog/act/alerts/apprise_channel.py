@@ -33,6 +33,7 @@ class Apprise:
 
     def __init__(self, settings: Alerting, python: str = sys.executable) -> None:
         self.settings = settings
+        self._files = http.Files(self.name)
         self.python = python
 
     async def send(self, message: Message, now: datetime) -> None:
@@ -41,7 +42,7 @@ class Apprise:
         Raises:
             SendError: at least one address was not reached; the next attempt goes to all of them again.
         """
-        urls = await asyncio.to_thread(self._urls)
+        urls = await self._files.read(self.settings.apprise_urls_file, self._urls)
         kind = KINDS[message.severity] if message.firing or message.test else "success"
         job = {"urls": urls, "title": wording.title(message), "body": wording.body(message, now), "kind": kind}
         status = await self._run(json.dumps(job).encode())

@@ -3,17 +3,24 @@
 import asyncio
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from watchdog import __version__, certificates, regular
 from watchdog.act import redact
+from watchdog.worker import BusyError, Worker
+
+T = TypeVar("T")
 
 BODY_CAP = 4096
 SHOWN = 160
 FILE_CAP = 65536
+FILE_LIMIT_S = 2.0
+"""So long a file is waited for, in seconds."""
 
 REFUSED = (400, 405, 406, 409, 411, 413, 414, 415, 422, 431)
 """The message itself is called bad (RFC 9110, section 15.5): sending it again brings the same."""
@@ -33,10 +40,35 @@ class SendError(Exception):
         self.after_s = after_s
 
 
+class Files:
+    """Reads the files of one channel beside the event loop: a disk that does not answer keeps one thread, whatever is tried."""
+
+    def __init__(self, channel: str) -> None:
+        self._disk = Worker(f"files of {channel}")
+        self._turn = asyncio.Lock()
+        self._name = ""
+
+    async def read(self, name: str, work: Callable[[], T]) -> T:
+        """What `work` makes of the file `name`.
+
+        Raises:
+            SendError: this file, or one that was read before and still is, does not come.
+        """
+        async with self._turn:
+            if not self._disk.busy:
+                self._name = name
+            try:
+                return await self._disk.call(work, FILE_LIMIT_S)
+            except (TimeoutError, BusyError):
+                why = "cannot be read, since its disk does not answer: look at it, or at what mounts it"
+                raise SendError(f"{self._name} {why}") from None
+
+
 async def post(
     url: str,
     content: bytes,
     *,
+    files: Files,
     limit_s: float,
     headers_file: str = "",
     ca_file: str = "",
@@ -45,13 +77,23 @@ async def post(
 ) -> None:
     """Send once; returns when it was answered with 2xx.
 
+    Args:
+        url: where to.
+        content: the JSON.
+        files: reads the two files, before the deadline counts: whoever is sent to has no part in that.
+        limit_s: the deadline, in seconds.
+        headers_file: of more headers, with secrets in them.
+        ca_file: of certificates to trust.
+        proxy_url: "" for none.
+        more: headers without secrets.
+
     Raises:
         SendError: it was not.
     """
+    secret = await files.read(headers_file, lambda: read_headers(headers_file)) if headers_file else {}
+    tls = await files.read(ca_file, lambda: _tls(url, ca_file)) if ca_file else None
     try:
         async with asyncio.timeout(limit_s):
-            secret = await asyncio.to_thread(read_headers, headers_file)
-            tls = await asyncio.to_thread(_tls, url, ca_file)
             headers = {
                 "User-Agent": f"sglang-watchdog/{__version__}",
                 "Content-Type": "application/json",

@@ -16,6 +16,7 @@ class Webhook:
 
     def __init__(self, settings: Alerting) -> None:
         self.settings = settings
+        self._files = http.Files(self.name)
 
     async def send(self, message: Message, now: datetime) -> None:
         """Send once.
@@ -27,6 +28,7 @@ class Webhook:
         await http.post(
             s.webhook_url,
             msgspec.json.encode(wording.payload(message, now)),
+            files=self._files,
             limit_s=s.limit_s,
             headers_file=s.webhook_headers_file,
             ca_file=s.ca_file,
