@@ -29,7 +29,7 @@ from watchdog.judge.explain import explain
 from watchdog.judge.verdict import Intent
 from watchdog.known_keys import learn
 from watchdog.log import plain
-from watchdog.observation import Log, Observation, Operator, Probe, Server
+from watchdog.observation import STRUCK, Log, Observation, Operator, Probe, Server
 from watchdog.view import server_view
 from watchdog.watch import Watch
 from watchdog.web.metrics import render
@@ -127,9 +127,9 @@ def test_the_bundle_and_our_own_journal_strike_it_too() -> None:
     keyring.remember("MARKER-sk-kimi-77")
     line = "RuntimeError: bad request from MARKER-sk-kimi-77"
     entry = json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": "1768356000000000", "_PID": "1"})
-    assert f"bad request from {keyring.GONE}" in journal_lines(entry.encode())[0]
-    assert redact.value({"cmdline": ["--note", "MARKER-sk-kimi-77"]}) == {"cmdline": ["--note", keyring.GONE]}
-    assert plain(line) == f"RuntimeError: bad request from {keyring.GONE}"
+    assert f"bad request from {STRUCK}" in journal_lines(entry.encode())[0]
+    assert redact.value({"cmdline": ["--note", "MARKER-sk-kimi-77"]}) == {"cmdline": ["--note", STRUCK]}
+    assert plain(line) == f"RuntimeError: bad request from {STRUCK}"
 
 
 def test_the_keys_of_the_configuration_are_known_before_anything_is_asked(tmp_path: Path) -> None:
@@ -150,10 +150,7 @@ def test_the_keys_of_the_configuration_are_known_before_anything_is_asked(tmp_pa
             ),
         )
     )
-    assert (
-        keyring.struck("sk-of-the-api tok-of-hook ntfy://tok-of-ntfy/x acme-corp")
-        == f"{keyring.GONE} {keyring.GONE} {keyring.GONE} acme-corp"
-    )
+    assert keyring.struck("sk-of-the-api tok-of-hook ntfy://tok-of-ntfy/x acme-corp") == f"{STRUCK} {STRUCK} {STRUCK} acme-corp"
 
 
 def test_a_key_costs_a_line_next_to_nothing() -> None:
@@ -182,4 +179,15 @@ def test_renewed_keys_do_not_pile_up(n: int) -> None:
     for key in keys:
         keyring.remember(key)
     assert keyring.struck(keys[0]) == keys[0]
-    assert keyring.struck(keys[-1]) == keyring.GONE
+    assert keyring.struck(keys[-1]) == STRUCK
+
+
+@pytest.mark.parametrize(
+    "text", ["api_key={}", "--api-key {}", "Authorization: Bearer {}", "https://{}@host/", '"api_key": "{}"', "bad {}"]
+)
+def test_what_is_struck_again_stays_as_it_is(text: str) -> None:
+    """By its name, and since it is known: there is one mark, and it is taken for no secret."""
+    keyring.remember("MARKER-sk-kimi-77")
+    once = redact.secrets(text.format("MARKER-sk-kimi-77"))
+    assert redact.secrets(once) == once
+    assert (once.count(STRUCK), "MARKER" in once) == (1, False)

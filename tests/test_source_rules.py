@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "units": set(),
     "wording": set(),
     "regular": set(),
-    "keyring": set(),
+    "keyring": {"observation"},
     "certificates": {"regular"},
     "durable": {"regular"},
     "config": {"regular"},

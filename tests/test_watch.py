@@ -18,7 +18,7 @@ from watchdog.incidents import Incident
 from watchdog.judge.facts.learned import OneStart
 from watchdog.judge.ledger import Ordered
 from watchdog.judge.verdict import Action, Condition, Intent, Status
-from watchdog.observation import Acted, Answer, Kernel, Log, Metrics, Observation, Operator, Probe, Self, Server, Unit
+from watchdog.observation import STRUCK, Acted, Answer, Kernel, Log, Metrics, Observation, Operator, Probe, Self, Server, Unit
 from watchdog.recall import Recall, recall, unread
 from watchdog.replay import Record, replay, settings_of
 from watchdog.sglang.loglines import classify
@@ -95,7 +95,7 @@ def test_a_known_key_is_kept_nowhere_even_where_nothing_names_it(made: Made, x: 
     made.take(x)
     kept = b"\n".join(made.watch.recorder.lines()).decode() + repr(made.watch.latest) + json.dumps(server_view(made.watch))
     assert BARE not in kept + repr(list(made.watch.diary))
-    assert keyring.GONE in kept
+    assert STRUCK in kept
 
 
 def test_a_body_that_echoes_a_key_is_cleaned(made: Made) -> None:

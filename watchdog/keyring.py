@@ -3,7 +3,8 @@
 import json
 import threading
 
-GONE = "[key]"
+from watchdog.observation import STRUCK
+
 LEAST = 6
 """A shorter key is not struck out: it would be found in words that have nothing to do with it."""
 MOST = 64
@@ -45,5 +46,5 @@ def struck(text: str) -> str:
     """The text without the known keys."""
     for form in _forms:
         if form in text:
-            text = text.replace(form, GONE)
+            text = text.replace(form, STRUCK)
     return text

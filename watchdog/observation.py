@@ -11,6 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
+STRUCK = "…"
+"""Stands in the place of a key, a token, a password or a login, in whatever is kept or told. It looks like no secret itself:
+what is struck again stays as it is."""
+
 
 def unread() -> Any:
     """A field that is None, and written as `null`, until it has been read."""

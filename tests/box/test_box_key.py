@@ -80,7 +80,7 @@ def test_a_key_that_the_server_prints_is_told_nowhere(dog: Watchdog) -> None:
         told[file] = (gzip.decompress(raw) if file.endswith(".gz") else raw).decode("utf-8", "replace")
     assert any(file.endswith("journal.txt") for file in files) and any("record" in file for file in files), files
     assert [place for place, text in told.items() if KEY in text] == []
-    assert any("bad request from [key]" in text for text in told.values())
+    assert any("bad request from …" in text for text in told.values())
 
 
 def test_an_unreadable_key_is_told_and_blinds_only_what_needs_it(box: Box, dog: Watchdog) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from watchdog import keyring
 from watchdog.act import secret_forms
-from watchdog.act.secret_forms import GONE
+from watchdog.observation import STRUCK
 
 LINE_CAP = 8192
 """Characters of a line that are looked at; the rest is dropped first."""
@@ -38,9 +38,9 @@ def prompts(text: str) -> str:
         rid = _RID.search(request[2])
         text = f"{text[: request.end(1)]}{f' {rid[0]}' if rid else ''} [request left out]"
     if "_ids" in text:
-        text = _IDS.sub(rf"\1[{GONE}]", text)
+        text = _IDS.sub(rf"\1[{STRUCK}]", text)
     if any(word in text for word in _TEXTS):
-        text = _TEXT.sub(rf"\1{GONE}", text)
+        text = _TEXT.sub(rf"\1{STRUCK}", text)
     return _NUMBERS.sub("[numbers left out]", text) if text.count(",") >= 16 else text
 
 
@@ -63,7 +63,7 @@ def value(content: Any) -> Any:
     if isinstance(content, str):
         return line(content)
     if isinstance(content, Mapping):
-        return {str(name): GONE if _secret(str(name), each) else value(each) for name, each in content.items()}
+        return {str(name): STRUCK if _secret(str(name), each) else value(each) for name, each in content.items()}
     if isinstance(content, list | tuple):
         return _words(content)
     return content
@@ -73,7 +73,7 @@ def _words(content: Sequence[Any]) -> list[Any]:
     """A list, which may be a command line: what follows the flag of a secret is one."""
     before = ["", *content]
     return [
-        GONE if isinstance(flag, str) and isinstance(each, str) and secret_forms.secret_flag(flag) else value(each)
+        STRUCK if isinstance(flag, str) and isinstance(each, str) and secret_forms.secret_flag(flag) else value(each)
         for flag, each in zip(before, content, strict=False)
     ]
 

@@ -6,7 +6,7 @@ for a few words decides what is looked for at all. Every pattern is bounded, so 
 
 import re
 
-GONE = "…"
+from watchdog.observation import STRUCK
 
 # Between a name and its value: quotes (escaped where JSON stands in JSON), colours, an encoded = or :.
 _QUOTES = r"""[\\'"]{0,8}(?:%2[27])?"""
@@ -91,34 +91,34 @@ def struck(text: str) -> str:
     named = token or any(name in small for name in _NAMES)
     likely = token or "sig" in small or "auth" in small
     if named:  # first, before another pattern takes the flag for a value
-        text = _FLAG.sub(rf"\1{GONE}", text)
+        text = _FLAG.sub(rf"\1{STRUCK}", text)
     if "://" in text:
         text = _addresses(text)
     if "auth" in small:
-        text = _HEADER.sub(rf"\1{GONE}", text)
+        text = _HEADER.sub(rf"\1{STRUCK}", text)
     if "cookie" in small:
-        text = _COOKIE.sub(rf"\1{GONE}", text)
+        text = _COOKIE.sub(rf"\1{STRUCK}", text)
     if "bearer" in small or "basic" in small:
-        text = _SCHEME.sub(rf"\1 {GONE}", text)
+        text = _SCHEME.sub(rf"\1 {STRUCK}", text)
     if any(start in text for start in _STARTS):
-        text = _KNOWN.sub(lambda m: f"{m[1] or m[2] or m[3]}{GONE}", text)
+        text = _KNOWN.sub(lambda m: f"{m[1] or m[2] or m[3]}{STRUCK}", text)
     if (named or likely) and ("=" in text or "%3" in text):
-        text = _QUERY.sub(rf"\1{GONE}", text)
+        text = _QUERY.sub(rf"\1{STRUCK}", text)
     if named:
         text = _names(text)
     if likely:
-        text = _LIKELY.sub(rf"\1{GONE}", text)
+        text = _LIKELY.sub(rf"\1{STRUCK}", text)
     return text
 
 
 def _addresses(text: str) -> str:
     if "@" in text:
-        text = _LOGIN.sub(rf"\1{GONE}@", text)
-    return _HOOK.sub(rf"\1{GONE}", text) if "/services/" in text or "/webhooks/" in text else text
+        text = _LOGIN.sub(rf"\1{STRUCK}@", text)
+    return _HOOK.sub(rf"\1{STRUCK}", text) if "/services/" in text or "/webhooks/" in text else text
 
 
 def _names(text: str) -> str:
-    text = _PEM.sub(rf"\1{GONE}", text) if "PRIVATE KEY-----" in text else text
+    text = _PEM.sub(rf"\1{STRUCK}", text) if "PRIVATE KEY-----" in text else text
     for form in (_VARIABLE, _VARIABLE_TOLD, _NAMED, _TOKEN, _TOKEN_KEYED, _PASSED, _TOLD):
-        text = form.sub(rf"\1{GONE}", text)
+        text = form.sub(rf"\1{STRUCK}", text)
     return text

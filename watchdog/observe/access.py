@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 from watchdog import certificates, config, keyring, regular
+from watchdog.observation import STRUCK
 from watchdog.worker import BusyError, Worker
 
 OPEN = ("/health", "/metrics")
@@ -17,8 +18,6 @@ MAX_KEY = 4096
 
 FILES_LIMIT_S = 2.0
 """So long the files of the key and of the CA are waited for, in seconds."""
-
-REDACTED = "[API key]"
 
 Credentials = tuple[ssl.SSLContext | None, dict[str, str]]
 """For one request: the certificates to trust (None for http), and the headers."""
@@ -129,4 +128,4 @@ class Access:
         """`text` without the key, for a server that echoes it. Redact before you cut."""
         if not self._key:
             return text
-        return text.replace(self._key, REDACTED).replace(json.dumps(self._key)[1:-1], REDACTED)
+        return text.replace(self._key, STRUCK).replace(json.dumps(self._key)[1:-1], STRUCK)

@@ -16,7 +16,7 @@ import msgspec
 
 from watchdog import keyring
 from watchdog.clock import Clock
-from watchdog.observation import Server
+from watchdog.observation import STRUCK, Server
 from watchdog.observe.access import Access
 from watchdog.observe.cgroup import Cgroups
 from watchdog.observe.files import read
@@ -183,7 +183,7 @@ def _plain(value: object) -> bool:
 
 def cleaned(args: Mapping[str, Any]) -> dict[str, Any]:
     """Launch arguments without keys, tokens, passwords and the logins of addresses; long texts are cut."""
-    hidden = {name: arguments.REDACTED if _hides(name, value) else value for name, value in arguments.redact(args).items()}
+    hidden = {name: STRUCK if _hides(name, value) else value for name, value in arguments.redact(args).items()}
     return {name[:100]: _shortened(value) for name, value in hidden.items()}
 
 
@@ -194,7 +194,7 @@ def _hides(name: str, value: object) -> bool:
 def _shortened(value: Any) -> Any:
     if isinstance(value, list):
         return [_shortened(each) for each in value]
-    return _LOGIN.sub(f"//{arguments.REDACTED}@", value)[:VALUE_CAP] if isinstance(value, str) else value
+    return _LOGIN.sub(f"//{STRUCK}@", value)[:VALUE_CAP] if isinstance(value, str) else value
 
 
 def allowed(environ: list[str]) -> dict[str, str]:
@@ -205,9 +205,9 @@ def allowed(environ: list[str]) -> dict[str, str]:
         if not equals or not ENVIRONMENT.fullmatch(name):
             continue
         if _SECRET.search(name):
-            value = arguments.REDACTED
+            value = STRUCK
         elif name.upper().endswith("_PROXY"):
-            value = _LOGIN_BARE.sub(f"{arguments.REDACTED}@", value)
+            value = _LOGIN_BARE.sub(f"{STRUCK}@", value)
         kept[name] = str(_shortened(arguments.redact_text(value)))
     return kept
 

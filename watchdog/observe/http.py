@@ -102,7 +102,7 @@ async def exchange(access: Access, request: Request) -> Exchange:
             result.failed("timeout", f"the answer began after {result.first_s:.2f} s but did not end within {limits.total_s:g} s")
     result.total_s = round(loop.time() - begun, 4)
     result.detail = shortened(access.redacted(result.detail)) if result.detail else None
-    result.body = access.redacted(result.body.decode("latin-1")).encode("latin-1")
+    result.body = access.redacted(result.body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return result
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from watchdog.observation import STRUCK
+
 DEFAULTS: dict[str, Any] = {
     "host": "127.0.0.1",
     "port": 30000,
@@ -86,7 +88,6 @@ _SECRET_IN_TEXT = re.compile(
     r"""("[^"]*"|'[^']*'|(?!None\b|null\b)[^\s,)}]+)""",
     re.IGNORECASE,
 )
-REDACTED = "…"
 _VALUE_LIMIT = 16384
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,18}\.?\d{0,18}|\.\d{1,18})(?:[eE][+-]?\d{1,3})?")
@@ -224,7 +225,7 @@ def _redacted(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if _SECRET.fullmatch(name.replace("-", "_")):
-        return REDACTED
+        return STRUCK
     if isinstance(value, Mapping):
         return {key: _redacted(str(key), each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -234,7 +235,7 @@ def _redacted(name: str, value: Any) -> Any:
 
 def redact_text(text: str) -> str:
     """Text (a log line, a command line) with the values after `api_key=`, `--api-key`, `"password":` … replaced by "…"."""
-    return _SECRET_IN_TEXT.sub(rf"\1{REDACTED}", text)
+    return _SECRET_IN_TEXT.sub(rf"\1{STRUCK}", text)
 
 
 class Layout(msgspec.Struct, frozen=True):
