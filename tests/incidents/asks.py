@@ -201,7 +201,8 @@ class Asks:
 
             def late() -> None:
                 if not settled[0]:
-                    settled[0] = request.gone = True
+                    settled[0] = True
+                    self.sim.engine.give_up(request)
                     self._backoff += 1
                     if sim.inv == inv and sim.listening:
                         self._probe("chat", "timeout", connect_s=0.0003, total_s=limit, limit_s=limit)

@@ -10,7 +10,7 @@ ROUND_S = 0.5
 """Decode goes on in rounds of so many seconds, or of one step where a step takes longer."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
     """One request on its way through the engine."""
 
@@ -78,14 +78,24 @@ class Engine:
     _began: float = 0.0
     _steps: float = 0.0
     _current: Request | None = None
+    _waiting: int = 0
+    """Prompt tokens of all that wait."""
 
     def submit(self, request: Request) -> None:
         """Take a request into the queue."""
         request.arrived = self.host.now
         self.queue.append(request)
+        self._waiting += request.prompt
         if request.kind != "health":
             self.begun += 1
         self.wake()
+
+    def give_up(self, request: Request) -> None:
+        """Whoever made the request does not wait for it any more."""
+        request.gone = True
+        if request in self.queue:
+            self.queue.remove(request)
+            self._waiting -= request.prompt
 
     def wake(self) -> None:
         """Go on, if there is something to do and nothing stands in the way."""
@@ -104,6 +114,7 @@ class Engine:
     def drop_all(self) -> None:
         """Every request is lost (the process died)."""
         self.queue.clear()
+        self._waiting = 0
         self.running.clear()
         self._current = None
         self.http_active = 0
@@ -111,9 +122,9 @@ class Engine:
     # ---- inside
 
     def _next(self) -> None:
-        self.queue = deque(r for r in self.queue if not r.gone)
         if self._current is None and self.queue and self.admits and len(self.running) < self.max_running and self.usage() < 0.95:
             self._current = self.queue.popleft()
+            self._waiting -= self._current.prompt
         if self._current is not None:
             self._prefill(self._current)
         elif self.running:
@@ -125,8 +136,7 @@ class Engine:
     def _prefill(self, r: Request) -> None:
         left = r.prompt - r.cached - r.prefilled
         size = max(1, min(left, self.chunk)) if self.chunk > 0 else max(1, left)
-        waiting = sum(q.prompt for q in self.queue)
-        cached, pending = r.cached if r.prefilled == 0 else 0, max(0, left - size) + waiting
+        cached, pending = r.cached if r.prefilled == 0 else 0, max(0, left - size) + self._waiting
         if not self.line_last:
             self.host.prefill_line(size, cached, pending)
         takes = max(0.03, size / self.prefill_tps if self.chunk_s is None else self.chunk_s * size / max(1, self.chunk))

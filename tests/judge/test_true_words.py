@@ -7,7 +7,7 @@ import pytest
 
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.explain import explain
-from watchdog.judge.outage import ending
+from watchdog.judge.facts.deaths import ending
 from watchdog.judge.verdict import Condition, Status
 from watchdog.observation import Answer, Gpu, Log, Observation, Probe, Proc, Procs, Server, Unit
 

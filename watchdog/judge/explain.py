@@ -6,9 +6,9 @@ from typing import Any
 from watchdog.judge import deeds, motion
 from watchdog.judge.decide import condemned, in_vain, stand_down
 from watchdog.judge.engine import Engine
-from watchdog.judge.facts.deaths import Death
+from watchdog.judge.facts.deaths import Death, ending
 from watchdog.judge.facts.life import Life, Phase
-from watchdog.judge.outage import GRACE_S, ending
+from watchdog.judge.outage import GRACE_S
 from watchdog.judge.patience import patience
 from watchdog.judge.sentence import sentence
 from watchdog.judge.verdict import Call, Status, Verdict, Want

@@ -6,7 +6,7 @@ import re
 from msgspec import structs
 
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count
+from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count, ending
 from watchdog.judge.facts.life import LIMIT_S, Life, Phase
 from watchdog.judge.facts.orders import Refusal
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
@@ -38,8 +38,6 @@ STOP_ADVICE = (
     "If requests were still in hand, take it out of the traffic before a stop, or raise TimeoutStopSec= in its unit above the "
     "longest answer; if none were, its last lines say what it waited for."
 )
-SIGNALS = {2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV", 13: "PIPE", 15: "TERM"}
-"""The numbers of Linux (signal(7)); a judge has nothing to do with the machine that it runs on."""
 SIGKILLED = re.compile(r"\bexit code (-9|137)\b")
 """A child that got SIGKILL, as Python and a shell tell it: what was printed says nothing of the cause."""
 
@@ -209,15 +207,6 @@ def _signalled(d: Death, now: float) -> Verdict:
 def _said(d: Death) -> str:
     code = ending(d.code) if d.killed is None else f"{d.killed} ({ending(d.code)})"
     return f"{code}: {quoted(d.text, 140)}" if d.text else code
-
-
-def ending(code: str) -> str:
-    """How a process ended, for people: "killed by SIGKILL", not "killed with status 9"."""
-    how, _, status = code.partition(" with status ")
-    if how not in ("killed", "dumped") or not status.isdecimal():
-        return code
-    name = SIGNALS.get(int(status))
-    return f"killed by {f'SIG{name}' if name else f'signal {status}'}{' with a core dump' if how == 'dumped' else ''}"
 
 
 def _crashes(life: Life, now: float, over_at: float) -> tuple[Call, ...]:

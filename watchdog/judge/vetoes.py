@@ -9,7 +9,7 @@ from watchdog.config import Restarting
 from watchdog.judge import group
 from watchdog.judge.devices import FABRIC_ADVICE
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count
+from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count, ending
 from watchdog.judge.facts.kills import BY_KERNEL
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
@@ -163,7 +163,7 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
     starts = list(takewhile(lambda d: not d.ready, reversed(same)))
     if len(starts) < need and len(same) < BRIEF:
         return
-    text = quoted(last.text) if last.text else last.code
+    text = quoted(last.text) if last.text else ending(last.code)
     many = max(count(same), count(alike(early)))
     times = "of what the next one would meet again" if len(same) == 1 else f"{many} times in a row of the same cause"
     brief = len(starts) < len(same)
@@ -175,7 +175,7 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
         "SameEarlyDeath",
         message,
         advice,
-        tuple(f"{_lived(d)}: {d.signature}" for d in same[-SHOWN:]),
+        tuple(f"{_lived(d)}: {ending(d.signature)}" for d in same[-SHOWN:]),
         unmet=unmet,
     )
 

@@ -31,10 +31,22 @@ CAUSES = (
     Mark.EXCEPTION,
 )
 
+SIGNALS = {2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV", 13: "PIPE", 15: "TERM"}
+"""The numbers of Linux (signal(7)); a judge has nothing to do with the machine that it runs on."""
+
 
 def order(mark: Mark) -> int:
     """The lower, the better a line of this kind names the cause."""
     return CAUSES.index(mark) if mark in CAUSES else len(CAUSES)
+
+
+def ending(code: str) -> str:
+    """How a process ended, for people: "killed by SIGKILL", not "killed with status 9"."""
+    how, _, status = code.partition(" with status ")
+    if how not in ("killed", "dumped") or not status.isdecimal():
+        return code
+    name = SIGNALS.get(int(status))
+    return f"killed by {f'SIG{name}' if name else f'signal {status}'}{' with a core dump' if how == 'dumped' else ''}"
 
 
 def raised(line: Line) -> bool:
