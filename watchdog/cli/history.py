@@ -18,7 +18,6 @@ from watchdog.clock import rfc3339
 from watchdog.wording import span
 
 MOST = 50
-LONGEST = 16 << 20
 HEAD = ("when", "server", "what", "text")
 DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 Told = dict[str, Any]
@@ -144,8 +143,10 @@ def state(folder: Path) -> tuple[Told, Callable[[float], str] | None]:
 
     What cannot be read is no reason not to tell the rest; the daemon itself says so in the journal.
     """
+    from watchdog.state import MAX_BYTES  # noqa: PLC0415  # it loads the judges
+
     try:
-        saved = json.loads(regular.read(folder / "state.json", LONGEST))
+        saved = json.loads(regular.read(folder / "state.json", MAX_BYTES))
         written, now = datetime.fromtimestamp(saved["wall"], UTC), float(saved["now"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}, None
