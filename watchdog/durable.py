@@ -8,10 +8,14 @@ from pathlib import Path
 from watchdog.regular import NotRegularError
 
 
-def write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes, mode: int | None = None, group: int | None = None) -> None:
     """Write a file so that the old content or the new one is there at any moment; blocks for as long as the disk does.
 
-    It is for its owner alone (mode 0600).
+    Args:
+        path: the file; folders that are missing above it are made.
+        data: what it is to hold.
+        mode: its permissions, which it never exceeds; None: it is for its owner alone (0600).
+        group: its group, with root for its owner; None: who writes it.
 
     Raises:
         OSError: it could not be written (full disk, no right).
@@ -22,6 +26,10 @@ def write(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as f:
         f.write(data)
         f.flush()
+        if group is not None:
+            os.fchown(f.fileno(), 0, group)
+        if mode is not None:
+            os.fchmod(f.fileno(), mode)
         os.fsync(f.fileno())
     fresh.rename(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)

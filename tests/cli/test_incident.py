@@ -13,7 +13,8 @@ import pytest
 from watchdog import cli
 from watchdog.act import bundles
 from watchdog.act.bundle_names import folder_name
-from watchdog.cli import screen
+from watchdog.cli import history, screen
+from watchdog.web import archive
 
 AT = datetime(2026, 1, 14, 2, 0, tzinfo=UTC)
 
@@ -81,7 +82,7 @@ def test_export(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert file.stat().st_mode & 0o777 == 0o600
     with tarfile.open(file) as tar:
         members = {m.name: m for m in tar}
-        assert set(members) == {f"2026-01-14T03-00-00Z-RankLost{end}" for end in ("", "/summary.md", "/record.jsonl.gz")}
+        assert set(members) == {f"2026-01-14T03-00-00Z-RankLost{end}" for end in ("/summary.md", "/record.jsonl.gz")}
         assert {m.uname for m in members.values()} == {""}
     before = file.read_bytes()
     assert run(config, "incident", "export", "latest", "--output", str(file)) == 2
@@ -112,7 +113,19 @@ def test_export_to_standard_output(config: Path, monkeypatch: pytest.MonkeyPatch
     assert run(config, "incident", "export", "latest", "--output", "-") == 0
     sys.stdout.flush()
     with tarfile.open(fileobj=io.BytesIO(raw.getvalue())) as tar:
-        assert len(tar.getnames()) == 3
+        assert len(tar.getnames()) == 2
+
+
+def test_export_of_a_file_that_cannot_be_read(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def denied(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(archive, "_open", denied)
+    assert run(config, "incident", "export", "latest", "--output", str(tmp_path / "x.tgz")) == 2
+    assert "Permission denied" in capsys.readouterr().err
+    assert not (tmp_path / "x.tgz").exists()
 
 
 def test_export_where_nothing_can_be_written(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,3 +260,9 @@ def test_history_of_one_server(config: Path, capsys: pytest.CaptureFixture[str])
     assert {i["server"] for i in json.loads(capsys.readouterr().out)["incidents"]} == {"glm"}
     assert run(config, "history", "--server", "nobody") == 2
     assert "nothing is known of a server 'nobody'" in capsys.readouterr().err
+
+
+def test_history_reads_as_large_a_state_as_the_daemon(tmp_path: Path) -> None:
+    saved = b'{"wall": 1.7e9, "now": 5.0, "incidents": []}'
+    (tmp_path / "state.json").write_bytes(saved + b" " * (17 << 20))
+    assert history.state(tmp_path)[0] == json.loads(saved)

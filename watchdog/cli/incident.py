@@ -1,10 +1,8 @@
 """`incident`: the bundles that were saved before anything was done about a fault."""
 
 import argparse
-import io
 import os
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,12 +166,14 @@ def show(args: argparse.Namespace) -> int:
 
 def export(args: argparse.Namespace) -> int:
     """Pack one."""
+    from watchdog.web import archive  # noqa: PLC0415  # for this command only
+
     bundle = one(args)
     if args.output == "-" and args.json:
         raise CommandError("--json and --output - both want the standard output: leave one of them out", CANNOT)
     target = Path(args.output)
     try:
-        packed = pack(bundle)
+        packed = b"".join(archive.pack(bundle.path.parent, bundle.name))
         if args.output == "-":
             output.stream()
             sys.stdout.buffer.write(packed)
@@ -192,21 +192,3 @@ def export(args: argparse.Namespace) -> int:
     else:
         print(f"{target} ({len(packed) / 1024:.0f} KiB)")
     return OK
-
-
-def pack(bundle: Bundle) -> bytes:
-    """A bundle as the bytes of a .tar.gz, its files in one folder, owned by nobody in particular.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    out = io.BytesIO()
-
-    def neutral(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        info.uid = info.gid = 0
-        info.uname = info.gname = ""
-        return info if info.isfile() or info.isdir() else None
-
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        tar.add(bundle.path, arcname=bundle.name, filter=neutral)
-    return out.getvalue()

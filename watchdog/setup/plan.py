@@ -4,13 +4,14 @@ The manifest lies in a folder that only root can write to: undoing deletes what 
 """
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from watchdog import durable
 
 FOLDER = Path("/etc/sglang-watchdog/setup")
 State = Literal["new", "as it is", "ours, changes", "changed by a person", "not ours"]
@@ -82,11 +83,11 @@ class Manifest:
         self._folder.mkdir(parents=True, exist_ok=True)
         data = _content(file.path)
         if data is not None and data != file.text.encode() and not self.is_ours(file.path):
-            _put(self._before(file.path), data, file.path.stat().st_mode & 0o777, file.path.stat().st_gid)
+            durable.write(self._before(file.path), data, file.path.stat().st_mode & 0o777, file.path.stat().st_gid)
         self.entries[file.path] = digest(file.text.encode())
         self._save()
         file.path.parent.mkdir(parents=True, exist_ok=True)
-        _put(file.path, file.text.encode(), file.mode, file.group)
+        durable.write(file.path, file.text.encode(), file.mode, file.group)
 
     def undo(self) -> list[str]:
         """Put all back as it was, but for what a person has changed since. Returns what was done, a sentence each.
@@ -101,7 +102,7 @@ class Manifest:
                 done.append(f"kept {path}: it was changed since")
             elif before.exists():
                 old = before.stat()
-                _put(path, before.read_bytes(), old.st_mode & 0o777, old.st_gid)
+                durable.write(path, before.read_bytes(), old.st_mode & 0o777, old.st_gid)
                 done.append(f"restored {path}")
             elif path.exists():
                 path.unlink()
@@ -122,7 +123,7 @@ class Manifest:
 
     def _save(self) -> None:
         text = "".join(f"{checksum}  {path}\n" for path, checksum in self.entries.items())
-        _put(self._file, text.encode(), 0o644, None)
+        durable.write(self._file, text.encode(), 0o644)
 
 
 def _content(path: Path) -> bytes | None:
@@ -130,22 +131,6 @@ def _content(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _put(path: Path, data: bytes, mode: int, group: int | None) -> None:
-    """Write a file whole or not at all; it never has more rights than `mode`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(fd, "wb") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(fd)
-        if group is not None:
-            os.fchown(fd, 0, group)
-        os.fchmod(fd, mode)
-    fresh.rename(path)
 
 
 def changes(files: Iterable[File], manifest: Manifest, *, replace: bool) -> tuple[list[File], list[tuple[File, State]]]:

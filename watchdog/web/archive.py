@@ -1,4 +1,4 @@
-"""Incident bundles for the page: what there is, and one of them as a stream of tar.gz. All of it blocks: for a worker."""
+"""Incident bundles for the page and for `incident export`: what there is, and one of them as a stream of tar.gz. All of it blocks: for a worker."""
 
 import contextlib
 import os
@@ -68,7 +68,7 @@ def _packed(folder: Path, files: list[tuple[str, int]]) -> Iterator[bytes]:
         with contextlib.ExitStack() as stack:
             try:
                 source = stack.enter_context(_open(folder / name))
-            except OSError:
+            except FileNotFoundError:
                 continue  # pruned meanwhile
             entry = tarfile.TarInfo(f"{folder.name}/{name}")
             entry.size, entry.mode = size, 0o600
