@@ -389,3 +389,22 @@ def test_a_person_s_word_is_newer_than_what_is_read_late(tmp_path: Path) -> None
     made.watch.remember(recall(tmp_path, made.clock))
     assert not made.watch.saved.paused
     assert not made.watch.engine.facts.paused(made.clock.now())
+
+
+def test_our_own_canary_is_not_taken_for_traffic_that_proves_the_server(made: Made) -> None:
+    """Requests that ended spare the server a probe, and hold it off; what may have been our own canary does not."""
+
+    def scraped(t: float, ended: float) -> str | None:
+        made.clock.advance(t - made.clock.now())
+        made.take(Metrics(t=t, inv=LIFE, ok=True, values={"e2e_request_latency_seconds_count": ended}))
+        made.watch.tick()
+        return made.watch.target.hold
+
+    made.serving()
+    scraped(10.0, 4.0)
+    answer = Answer(text="Paris.", finish_reason="stop")
+    made.take(Probe(t=15.0, inv=LIFE, probe="chat", outcome="ok", status=200, total_s=0.4, limit_s=60.0, answer=answer))
+
+    assert scraped(20.0, 5.0) is None, "it may be the canary that ended"
+    assert scraped(30.0, 5.0) is None
+    assert scraped(40.0, 7.0) == "traffic"

@@ -322,6 +322,9 @@ class Watch:
         ended = f.work.ended_at
         if not f.work.ends_seen or ended is None or now - ended >= PROVEN_S or f.answers.run is not None:
             return False
+        ours, surely = f.probes.last_answer(("chat", "prefix")), f.work.surely_ended_at
+        if ours is not None and (surely is None or surely < ours):
+            return False  # what ended may have been our own canary
         failed = f.probes.first_failed.get("chat")
         return failed is None or ended > failed.ended
 
