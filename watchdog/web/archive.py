@@ -1,4 +1,4 @@
-"""Incident bundles for the page and for `incident export`: what there is, and one of them as a stream of tar.gz. All of it blocks: for a worker."""
+"""Incident bundles for the page and `incident export`: what there is, and one of them as a stream of tar.gz. All of it blocks."""
 
 import contextlib
 import os
