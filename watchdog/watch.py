@@ -22,7 +22,7 @@ from watchdog.judge.verdict import DOUBTS, Condition, Event, Intent, Status
 from watchdog.log import get
 from watchdog.observation import Acted, Header, Job, Observation, Operator, Probe, Self, Unit
 from watchdog.observe.source import Target
-from watchdog.recall import Recall, recall, state_file
+from watchdog.recall import Recall, state_file
 from watchdog.recorder import Recorder
 from watchdog.replay import config_of
 from watchdog.state import Saved, boot_id
@@ -81,23 +81,23 @@ class Watch:
             home: its folder in the state directory.
             clock: the program's clock.
             decided: called with each intent.
-            known: what its files remember; None: they are read now, which blocks.
+            known: what its files remember; None: its state is read now, which blocks.
         """
-        known = known or recall(home, clock)
         self.server = server
         self.clock = clock
         self.home = home
         self.target = Target(server)
         self.log = get(server=server.name, unit=server.unit)
         self.file = state_file(home, clock)
-        self.saved = known.saved
-        self.unread = None if known.read else f"a pause or a spent budget may stand in {self.file.path}, which cannot be read yet"
+        self.saved, trouble = self.file.load() if known is None else (known.saved, known.trouble)
+        read = known is None or known.read
+        self.unread = None if read else f"a pause or a spent budget may stand in {self.file.path}, which cannot be read yet"
         """Why we may neither restart nor write the state down: what the file remembers is not known, and must not be lost."""
-        if not known.read:
+        if not read:
             cure = f"look at the disk of {home}, or at what mounts it"
             self.log.error("state-lost", message=f"{self.unread}: until it is, nothing is restarted; {cure}")
-        elif known.trouble is not None:
-            self.log.error("state-lost", message=known.trouble)
+        elif trouble is not None:
+            self.log.error("state-lost", message=trouble)
         self.incidents = Incidents(self.saved.incidents)
         self.mode = server.mode or whole.daemon.mode
         self._counted_at = clock.now()

@@ -122,6 +122,12 @@ def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     assert told(watch)[0] == "The watchdog does nothing to the unit: paused by a person: fabric."
 
 
+def test_while_its_memory_is_not_read_nothing_is_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = ill(tmp_path, monkeypatch, HUNG)
+    watch.unread = "a pause may stand in it"
+    assert told(watch)[0] == "The watchdog does nothing to the unit: a pause may stand in it."
+
+
 async def test_a_judge_that_fails_takes_only_this_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = ill(tmp_path, monkeypatch)
 

@@ -33,7 +33,7 @@ def outlook(watch: Watch) -> dict[str, str | None] | None:
 def _next(watch: Watch, calls: Sequence[Call], of_worst: Sequence[Call], now: float) -> str:
     f, ledger, policy = watch.engine.facts, watch.engine.ledger, watch.server.restart
     wanted, vetoes = ([c for c in calls if c.want is want] for want in (Want.RESTART, Want.VETO))
-    why = stand_down(f, now)
+    why = stand_down(f, now) or watch.unread
     if why is not None:
         return f"does nothing to the unit: {why}."
     if f.senses.blind(now):
