@@ -89,3 +89,37 @@ def rest_behind_a_gateway(s: Sim) -> None:
 def hung_since_before_we_looked(s: Sim) -> None:
     """No batch was ever seen, and /health asks nobody: only canaries tell. With GPUs in sight, it is restarted; else told."""
     freeze(s, 0.5, power=(1.0, 115.0))
+
+
+@case("somebody between us and the server", until=2400, variants=("plain", "no-metrics", "0.5.9", "one-gpu"), rate=0.004)
+def turned_away_on_the_way_at_night(s: Sim) -> None:
+    """A firewall answers in the server's place: the port is held, and the few who ask are served."""
+    no = {"outcome": "refused", "connect_s": 0.001, "total_s": 0.001}
+    s.at(
+        T,
+        lambda: [setattr(s.looks, kind, lambda: dict(no)) for kind in ("health_as", "chat_as", "models_as", "ready_as")] and None,
+    )
+
+
+@case("somebody between us and the server", until=2400, variants=("plain", "no-metrics", "0.5.9", "one-gpu"), rate=0.006)
+def reset_on_the_way_at_night(s: Sim) -> None:
+    no = {"outcome": "reset", "connect_s": 0.001, "total_s": 0.002}
+    s.at(
+        T,
+        lambda: [setattr(s.looks, kind, lambda: dict(no)) for kind in ("health_as", "chat_as", "models_as", "ready_as")] and None,
+    )
+
+
+@case(
+    "hang-with-health-ok",
+    until=2900,
+    variants=("plain", "one-gpu"),
+    metrics=False,
+    logs=False,
+    shallow_health=True,
+    watchdog_s=20000.0,
+    restart=must(T + 300, T + 1700),
+)
+def only_canaries_and_gpus_tell(s: Sim) -> None:
+    """No line, no counter, and a /health that asks nobody: GPUs that do nothing while eight canaries wait in vain."""
+    freeze(s, power=(1.0, 115.0))

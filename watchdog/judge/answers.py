@@ -241,7 +241,9 @@ def _errors(f: Facts, now: float) -> Verdict | None:
         advice = "Something refuses the canary alone: look at what it asks (profile, model) and at what lies between."
         told = Call(want=Want.ALERT, reason="CanaryAloneFails", message=f"{message}; users are answered.", advice=advice)
         return Verdict(type=kind, status=Status.UNKNOWN, reason="CanaryAloneFails", message=told.message, calls=(told,))
-    if len(errors) < 4 or lasting < ERRORS_S or reaching:
+    # A proxy resets connections, too: users may tell that they are served.
+    limit = LASTING_S if last.outcome == "reset" else ERRORS_S
+    if len(errors) < 4 or lasting < limit or reaching:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="CanaryErrors", message=f"{message}.")
     if last.outcome == "malformed":
         advice = "Look at the transcript of a canary: something answers that is not SGLang, or its API has changed."

@@ -34,7 +34,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     moved = last_motion(f)
     silence = now - moved
     limit, why = patience(f, policy, now)
-    waited, quick = _failed(f, moved, now)
+    waited, quick = _failed(f, moved)
     if not waited and not quick:
         return _unfailed(f, now, moved, limit)
     failures = waited or (quick if len(quick) >= QUICK_LEAST else [])
@@ -59,14 +59,19 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     return Verdict(type=KIND, status=Status.UNKNOWN, reason=reason, message=message, calls=calls)
 
 
-def _failed(f: Facts, moved: float, now: float) -> tuple[list[p.Attempt], list[p.Attempt]]:
+def _failed(f: Facts, moved: float) -> tuple[list[p.Attempt], list[p.Attempt]]:
     """The probes that failed since the engine moved: those that were kept waiting, and those that failed at once."""
-    failed = f.probes.failures_since(moved)
-    if not f.work.in_hand(now):
-        # What does not even connect to an idle server may be kept from it on the way.
-        failed = [a for a in failed if a.probe.outcome != "connect_timeout"]
+    failed = [a for a in f.probes.failures_since(moved) if not _on_the_way(f, a)]
     waited = [a for a in failed if kept_waiting(a, moved)]
     return waited, [a for a in failed if a not in waited]
+
+
+def _on_the_way(f: Facts, a: p.Attempt) -> bool:
+    """Whether something between us and the server may have turned a probe away: that says nothing of the engine."""
+    o = a.probe
+    if o.outcome == "refused":
+        return f.life.listener.held
+    return o.outcome == "connect_timeout" or (o.outcome == "reset" and not kept_waiting(a, a.began))
 
 
 def _unfailed(f: Facts, now: float, moved: float, limit: float) -> Verdict:
@@ -116,12 +121,15 @@ def _hung(f: Facts, now: float, silence: float, evidence: list[str]) -> Verdict:
 def _only_canaries_tell(f: Facts, now: float, chats: list[p.Attempt]) -> bool:
     """Whether canaries alone prove it, as /health asks nobody and cannot fail.
 
-    The GPUs do no work for those that wait, and the access log, which is read, tells of nobody who was answered.
+    The GPUs do no work for those that wait; and the access log, which is read, tells of nobody who was answered, or the GPUs have
+    done none since the first of them.
     """
     good, heard, answered = f.probes.last_ok.get("health"), f.senses.heard_at, f.refusals.answered_at
     shallow = good is not None and (good.probe.total_s or 0.0) < SHALLOW_S
     read = heard is not None and now - heard < f.senses.heard_gap + HEARD_S and (answered is None or answered < chats[0].began)
-    return shallow and read and f.devices.at_rest(now)
+    worked = f.devices.worked_at
+    idle = worked is None or worked < chats[0].began
+    return shallow and f.devices.at_rest(now) and (read or idle)
 
 
 def _evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]) -> list[str]:

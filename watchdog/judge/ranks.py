@@ -14,6 +14,8 @@ SPARED_S = 25.0
 """So long after any other fatal line SGLang must have noticed the death by itself (it looks once a second, 0.5.10 and later)."""
 SIGKILLED = (-9, 137)
 """Exit codes of a child that got SIGKILL, as Python and a shell tell them."""
+DISPROVED_S = 2.0
+"""What the engine did so long after a process was first missed, it did not do without it."""
 NAMED = 4
 """So many processes are named in a sentence."""
 
@@ -34,7 +36,7 @@ def judge(f: Facts, now: float) -> Verdict:
         return Verdict(
             type=kind, status=Status.UNKNOWN, reason="NotSeen", message="The unit's processes have not been looked at yet."
         )
-    gone = r.gone(now)
+    gone = _gone(f, now)
     absent = _absent(f)
     if not gone and not r.known:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No engine process was seen yet.")
@@ -68,6 +70,22 @@ def judge(f: Facts, now: float) -> Verdict:
         ),
     )
     return Verdict(type=kind, status=Status.FALSE, reason="ProcessGone", message=message, calls=(call,))
+
+
+def _gone(f: Facts, now: float) -> list[Proc]:
+    """Processes that are surely gone. What goes on and cannot without one of them disproves the look that missed it."""
+    gone = f.ranks.gone(now)
+    if f.life.arg("dp_size", 1) not in (1, None):
+        return gone  # the other replicas go on
+    answered, stepped = f.probes.last_answer(("chat", "prefix")), f.work.surely_stepped_at
+
+    def needed(x: Proc) -> bool:
+        since = f.ranks.missing[x.pid][0] + DISPROVED_S
+        steps = stepped is not None and stepped > since and processes.role(x.name) == "scheduler"
+        return steps or (answered is not None and answered > since)
+
+    wrong = {f.ranks.missing[x.pid][0] for x in gone if needed(x)}
+    return [x for x in gone if f.ranks.missing[x.pid][0] not in wrong]
 
 
 def _absent(f: Facts) -> list[str]:
@@ -104,7 +122,7 @@ def _dying(f: Facts, now: float) -> Verdict | None:
         return None
     age = now - life.dying_at
     text = quoted((life.cause or life.dying_line).message)
-    gone = f.ranks.gone(now)
+    gone = _gone(f, now)
     killed = _killed(f, gone) if gone else None
     dead = f"; gone from the unit: {_names(gone)}{f', {killed}' if killed is not None else ''}" if gone else ""
     diagnose = Call(want=Want.DIAGNOSE, reason="FatalLine", message=f"A fatal line: {text}", severity=Severity.WARNING)

@@ -103,7 +103,8 @@ def _unreached(f: Facts, now: float) -> Verdict | None:
     lasting = now - first.began
     works = f.work.stepped_at is not None and f.work.stepped_at > first.ended
     refused = last.probe.outcome == "refused"
-    if lasting < UNREACHED_S or (not works and (refused or f.work.in_hand(now))):
+    at_the_door = refused and not f.life.listener.held
+    if lasting < UNREACHED_S or (not works and (at_the_door or f.work.in_hand(now))):
         return None
     how = "were refused" if refused else "did not connect"
     message = f"{counted(len(run), 'request')} of ours {how} for {span(lasting)}"

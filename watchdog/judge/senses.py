@@ -6,8 +6,8 @@ from watchdog.judge.facts.senses import Senses
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import span
 
-JOURNAL_S = 25.0
-"""A journal that cannot be read is told after so long: a reader that is just being opened is no news."""
+DOWN_S = 45.0
+"""What cannot be read is told after so long: it reports each 30 s, so two reports in a row say so."""
 
 
 def judge(s: Senses, now: float) -> Verdict:
@@ -19,12 +19,13 @@ def judge(s: Senses, now: float) -> Verdict:
     if s.blind(now):
         said = s.said(now)
         return Verdict(type="Sighted", status=Status.FALSE, reason="Blind", message=f"{said[:1].upper()}{said[1:]}.")
-    if s.last.bus_ok is False:
+    if s.bus_down_since is not None:
         message = "systemd does not answer over D-Bus: the unit's state is unknown and it could not be restarted."
         call = Call(want=Want.ALERT, reason="BusDown", message=message, severity=Severity.WARNING, advice="Look at dbus.service.")
         veto = structs.replace(call, want=Want.VETO, severity=Severity.CRITICAL)
-        return Verdict(type="Sighted", status=Status.FALSE, reason="BusDown", message=message, calls=(call, veto))
-    if s.journal_down_since is not None and now - s.journal_down_since >= JOURNAL_S:
+        calls = (call, veto) if now - s.bus_down_since >= DOWN_S else (veto,)
+        return Verdict(type="Sighted", status=Status.FALSE, reason="BusDown", message=message, calls=calls)
+    if s.journal_down_since is not None and now - s.journal_down_since >= DOWN_S:
         message = "The journal cannot be read: batch lines and fatal lines are not seen."
         call = Call(
             want=Want.ALERT,

@@ -51,6 +51,8 @@ class Devices:
 
     def begin(self) -> None:
         """A new life: what its work draws is learned anew, what the devices are is kept."""
+        self.worked_at: float | None = None
+        """When they last drew the power of real work."""
         self.idle_w: float | None = None
         self.work_w: float | None = None
         self.memory: dict[int, Series] = {}
@@ -84,6 +86,8 @@ class Devices:
             self.idle_w = power if self.idle_w is None else min(self.idle_w, power)
             if working:
                 self.work_w = power if self.work_w is None else max(power, self.work_w * 0.98 + power * 0.02)
+            if self.at_work(o.t):
+                self.worked_at = o.t
         if settled:
             for g in o.gpus:
                 if g.mem_used is not None:

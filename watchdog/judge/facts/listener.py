@@ -21,6 +21,11 @@ class Listener:
         self.port = o
 
     @property
+    def held(self) -> bool:
+        """Whether the unit itself listened on it when last seen: who is refused all the same is turned away on the way."""
+        return self.port is not None and bool(self.port.listening) and bool(self.port.in_unit)
+
+    @property
     def stranger(self) -> Port | None:
         """The port as it was last seen, where somebody outside the unit listens on it."""
         taken = self.port is not None and self.stranger_since is not None and self.port.t - self.stranger_since >= 2.0

@@ -42,7 +42,9 @@ class Ranks:
         """Cores in use by the whole unit between the last two looks."""
 
     def see(self, o: Procs) -> None:
-        """Take in one look."""
+        """Take in one look. One that shows no process at all of a unit that had some could not see."""
+        if not o.procs and self.known:
+            return
         if self.last is not None and o.cpu_s is not None and self.last.cpu_s is not None and o.t > self.last.t:
             self.cpu_rate = max(0.0, (o.cpu_s - self.last.cpu_s) / (o.t - self.last.t))
         self.before, self.last = self.last, o

@@ -26,6 +26,7 @@ class Senses:
         self.control_failed_at: float | None = None
         self.lost_at: float | None = None
         self.journal_down_since: float | None = None
+        self.bus_down_since: float | None = None
         self.lost = 0
         self._dropped = 0
         self.heard_at: float | None = None
@@ -43,6 +44,10 @@ class Senses:
             self.journal_down_since = None
         elif self.journal_down_since is None:
             self.journal_down_since = o.t
+        if o.bus_ok is not False:
+            self.bus_down_since = None
+        elif self.bus_down_since is None:
+            self.bus_down_since = o.t
         if o.dropped > self._dropped:
             self.lost_at = o.t
         self._dropped = o.dropped
