@@ -17,6 +17,7 @@ from watchdog.incidents import Incidents
 from watchdog.judge.decide import stand_down
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.probes import CANARIES
 from watchdog.judge.sentence import sentence, worst
 from watchdog.judge.verdict import DOUBTS, Condition, Event, Intent, Status
 from watchdog.log import get
@@ -322,7 +323,7 @@ class Watch:
         ended = f.work.ended_at
         if not f.work.ends_seen or ended is None or now - ended >= PROVEN_S or f.answers.run is not None:
             return False
-        ours, surely = f.probes.last_answer(("chat", "prefix")), f.work.surely_ended_at
+        ours, surely = f.probes.last_answer(CANARIES), f.work.surely_ended_at
         if ours is not None and (surely is None or surely < ours):
             return False  # what ended may have been our own canary
         failed = f.probes.first_failed.get("chat")

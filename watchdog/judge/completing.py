@@ -5,13 +5,23 @@ from itertools import pairwise
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts import probes as p
+from watchdog.judge.facts.probes import CANARIES
 from watchdog.judge.facts.work import Work
-from watchdog.judge.motion import ALONE, HELD_ADVICE, PROMPT_SHARE, WAITED_S, halted_said, has_room, kept_waiting, shut_since
+from watchdog.judge.motion import (
+    ALONE,
+    HELD_ADVICE,
+    PROMPT_SHARE,
+    WAITED_S,
+    halted_said,
+    has_room,
+    kept_waiting,
+    shut_since,
+    unanswered,
+)
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, span
 
 KIND = "RequestsCompleting"
-CANARIES = ("chat", "prefix")
 FEW_PACES = 5
 """The best of so many figures is what the engine can do."""
 FRONT = ("models", "ready")
@@ -34,7 +44,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
 
 def _in_part(f: Facts, now: float) -> Verdict | None:
     """Canaries that never come back between others that come back at once: a part of the front end or of the engine is dead."""
-    chats = [a for a in f.probes.attempts if a.probe.probe in ("chat", "prefix") and now - a.ended < PART_WINDOW_S]
+    chats = [a for a in f.probes.attempts if a.probe.probe in CANARIES and now - a.ended < PART_WINDOW_S]
     lost = [a for a in chats if a.failed and a.connected and _looked_at(a, f.work)]
     good = [a for a in chats if a.probe.outcome == "ok"]
     turns = sum(a in lost and b.probe.outcome == "ok" for a, b in pairwise(chats))
@@ -55,8 +65,7 @@ def _in_part(f: Facts, now: float) -> Verdict | None:
 def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     """Whether nothing reaches users any more, or nobody is let in."""
     work, ended = f.work, f.work.ended_at
-    paused_until = f.pause.ended_at or -1e18
-    chats = [a for a in f.probes.failures_since(-1e18, CANARIES) if a.began >= paused_until]
+    chats = unanswered(f)
     if not chats:
         return _unfailed(f, now)
     begun = max(chats[0].began, f.forgiven_at or chats[0].began)
@@ -164,7 +173,7 @@ def _not_admitting(f: Facts, policy: Judging, now: float) -> Verdict | None:
     lasting = now - since
     if work.stepped_at is None or work.stepped_at <= since:
         return None  # nothing moves at all: one long prefill, or a hang
-    failing = [a for a in f.probes.failures_since(since, ("chat", "prefix")) if a.connected]
+    failing = [a for a in f.probes.failures_since(since, CANARIES) if a.connected]
     if lasting < policy.stall_s * 2 or len(failing) < 2 or (queue < 3 and lasting < policy.stall_s * 4):
         return None
     evidence = (

@@ -4,6 +4,7 @@ from watchdog.config import Judging
 from watchdog.judge import unprobed
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts import probes as p
+from watchdog.judge.facts.probes import CANARIES
 from watchdog.judge.motion import ALONE, HELD_ADVICE, SHALLOW_S, deep_health_since, halted_said, kept_waiting, last_motion
 from watchdog.judge.patience import patience
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
@@ -88,7 +89,7 @@ def _enough(f: Facts, now: float, failures: list[p.Attempt], limit: float) -> bo
     work = f.work
     frozen = work.counters_frozen(now)
     heartbeat_old = work.heartbeat_at is not None and now - work.heartbeat_at >= limit
-    chats = [a for a in failures if a.probe.probe in ("chat", "prefix")]
+    chats = [a for a in failures if a.probe.probe in CANARIES]
     enough = len(failures) >= 2 or (len(failures) == 1 and (heartbeat_old or frozen))
     if deep_health_since(f, last_motion(f)):
         # Whoever answers /health also keeps the gauges of an engine at rest right: what they say is in hand is.

@@ -1,7 +1,7 @@
 """What judges ask of an engine's motion: when it surely moved last, who was kept waiting, whom it could let in."""
 
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.probes import Attempt
+from watchdog.judge.facts.probes import CANARIES, Attempt
 
 SHALLOW_S = 0.9
 """A /health that generates never answers faster than 1 s (it polls once a second; http_server.py, 0.4.10 and later)."""
@@ -24,7 +24,7 @@ def last_motion(f: Facts) -> float:
         for t in (
             f.work.stepped_at,
             f.work.heartbeat_at,
-            f.probes.last_answer(("chat", "prefix")),
+            f.probes.last_answer(CANARIES),
             f.ranks.compile_told_at,
             f.life.ready_at,
             f.life.since,
@@ -34,6 +34,12 @@ def last_motion(f: Facts) -> float:
         )
         if t is not None
     )
+
+
+def unanswered(f: Facts) -> list[Attempt]:
+    """The canaries that have failed since the last good one and since the last pause, oldest first."""
+    paused_until = f.pause.ended_at if f.pause.ended_at is not None else -1e18
+    return [a for a in f.probes.failures_since(-1e18, CANARIES) if a.began >= paused_until]
 
 
 def deep_health_since(f: Facts, t: float) -> bool:

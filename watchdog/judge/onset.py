@@ -2,7 +2,7 @@
 
 from watchdog.judge.engine import Engine
 from watchdog.judge.facts import Facts
-from watchdog.judge.motion import last_motion, shut_since
+from watchdog.judge.motion import last_motion, shut_since, unanswered
 from watchdog.judge.verdict import Action, Intent, Want
 
 
@@ -40,8 +40,7 @@ def _since(f: Facts, reason: str) -> float | None:
 
 def _unreached_since(f: Facts) -> float | None:
     """Since when canaries get no answer, as completing.stalled counts it."""
-    paused_until = f.pause.ended_at if f.pause.ended_at is not None else float("-inf")
-    first = next((a for a in f.probes.failures_since(float("-inf"), ("chat", "prefix")) if a.began >= paused_until), None)
+    first = next(iter(unanswered(f)), None)
     if first is None:
         return None
     begun, ended = max(first.began, f.forgiven_at or first.began), f.work.ended_at

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import DEATHS_OF_CHILDREN, ENDS_S, Phase
+from watchdog.judge.facts.probes import CANARIES
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.judge.vetoes import OOM_ADVICE
 from watchdog.observation import Proc
@@ -77,7 +78,7 @@ def _gone(f: Facts, now: float) -> list[Proc]:
     gone = f.ranks.gone(now)
     if f.life.arg("dp_size", 1) not in (1, None):
         return gone  # the other replicas go on
-    answered, stepped = f.probes.last_answer(("chat", "prefix")), f.work.surely_stepped_at
+    answered, stepped = f.probes.last_answer(CANARIES), f.work.surely_stepped_at
 
     def needed(x: Proc) -> bool:
         since = f.ranks.missing[x.pid][0] + DISPROVED_S

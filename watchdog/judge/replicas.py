@@ -6,6 +6,7 @@
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.probes import CANARIES
 from watchdog.judge.facts.replicas import Replica
 from watchdog.judge.facts.work import FRESH_S, IDLE_S
 from watchdog.judge.motion import PROMPT_SHARE
@@ -13,9 +14,9 @@ from watchdog.judge.patience import patience
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, span
 
-CANARIES = 3
+LOST_LEAST = 3
 """So many canaries that time out while others are answered at once: requests go to the replicas in turn."""
-CANARIES_ALONE = 6
+LOST_LEAST_ALONE = 6
 """…and so many where no line of the silent replica tells of work in hand."""
 
 
@@ -60,10 +61,10 @@ def _evidence(f: Facts, r: Replica, now: float) -> list[str]:
     gauged = r.gauge_at is not None and now - r.gauge_at < FRESH_S and r.gauge_at - r.moved_at > IDLE_S
     if r.busy and gauged and r.load:
         out.append(f"its gauges have shown {r.load:.0f} requests since ({ago(now - r.moved_at)} the last of them moved)")
-    chats = [a for a in f.probes.attempts if a.began > r.moved_at and a.probe.probe in ("chat", "prefix")]
+    chats = [a for a in f.probes.attempts if a.began > r.moved_at and a.probe.probe in CANARIES]
     failed = [a for a in chats if a.failed and a.connected]
     good = [a for a in chats if a.probe.outcome == "ok"]
     prompt = [a for a in good if (a.probe.total_s or 0.0) <= PROMPT_SHARE * (a.probe.limit_s or 60.0)]
-    if len(failed) >= (CANARIES if r.busy else CANARIES_ALONE) and good and len(prompt) == len(good):
+    if len(failed) >= (LOST_LEAST if r.busy else LOST_LEAST_ALONE) and good and len(prompt) == len(good):
         out.append(f"{len(failed)} of {counted(len(chats), 'canary', 'canaries')} since were not answered, the others at once")
     return out

@@ -6,7 +6,7 @@ from watchdog.config import Judging
 from watchdog.judge import motion
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
-from watchdog.judge.facts.probes import queue_full
+from watchdog.judge.facts.probes import CANARIES, queue_full
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import lasting, span
 
@@ -31,7 +31,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     if f.life.phase() is not Phase.SERVING:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotServing", message=f"The server is {f.life.phase().value}.")
     queue = f.work.figure("num_queue_reqs", "queue")
-    chats = f.probes.failures_since(-1e18, ("chat", "prefix"))
+    chats = f.probes.failures_since(-1e18, CANARIES)
     full = f.probes.queue_full_at is not None and now - f.probes.queue_full_at < 120
     away, answered = f.work.turned_away.of_late(now)
     if full or (away >= TURNED_AWAY and away >= TURNED_AWAY_RATE * answered):
@@ -122,7 +122,7 @@ def _turning_all_away_since(f: Facts, now: float) -> float:
     served = (
         f.work.loaded_at,
         f.work.ended_at,
-        f.probes.last_answer(("chat", "prefix")),
+        f.probes.last_answer(CANARIES),
         f.life.ready_at,
         f.forgiven_at,
         f.pause.ended_at,

@@ -14,7 +14,7 @@ from watchdog.judge.facts.memory import Memory
 from watchdog.judge.facts.names import Names
 from watchdog.judge.facts.pause import Pause
 from watchdog.judge.facts.prefix import Prefix
-from watchdog.judge.facts.probes import Probes
+from watchdog.judge.facts.probes import CANARIES, Probes
 from watchdog.judge.facts.prompts import Prompts
 from watchdog.judge.facts.ranks import Ranks
 from watchdog.judge.facts.refusals import Refusals
@@ -286,7 +286,7 @@ class Facts:
         if self.life.port_taken or (self.life.headless and x.outcome != "ok"):
             return False
         self.probes.see(x)
-        deep = x.probe in ("chat", "prefix") or (x.probe == "health" and (x.total_s or 0.0) >= DEEP_S)
+        deep = x.probe in CANARIES or (x.probe == "health" and (x.total_s or 0.0) >= DEEP_S)
         if x.outcome == "ok" and deep:
             self._still_serves(x.t - (x.total_s or 0.0))
         self.refusals.see_probe(x)
@@ -297,7 +297,7 @@ class Facts:
             self.prefix.see(x)
         if x.probe == "models":
             self.names.see(x)
-        if x.probe in ("chat", "prefix"):
+        if x.probe in CANARIES:
             if x.outcome == "ok":
                 self.senses.counted_at = x.t
             self.answers.see(x)

@@ -5,7 +5,8 @@ from collections import deque
 from watchdog.observation import Probe
 from watchdog.wording import span
 
-GENERATING = ("health", "chat", "prefix")
+CANARIES = ("chat", "prefix")
+GENERATING = ("health", *CANARIES)
 AT_ONCE_S = 1.0
 """An answer that comes sooner was not waited for: nobody asked the engine."""
 
@@ -37,7 +38,7 @@ def queue_full(o: Probe) -> bool:
     In answer to a streamed request it says so in an event after a 200 (0.5.23): then the words are in `detail` and not in `body`.
     """
     said = f"{o.body or ''} {o.detail or ''}".lower()
-    return o.status == 503 and o.probe in ("chat", "prefix") and "queue is full" in said
+    return o.status == 503 and o.probe in CANARIES and "queue is full" in said
 
 
 def foreign(o: Probe) -> bool:
@@ -79,7 +80,7 @@ class Probes:
         if queue_full(o):
             self.queue_full_at = o.t
             self.queue_full_since = o.t if self.queue_full_since is None else self.queue_full_since
-        elif o.probe in ("chat", "prefix"):
+        elif o.probe in CANARIES:
             self.queue_full_since = None
         if attempt.failed:
             self.first_failed.setdefault(o.probe, attempt)
