@@ -38,14 +38,22 @@ def test_any_bytes_will_do(line: bytes) -> None:
     sort_of(line)
 
 
-def test_known_heads_are_bounded_and_change_no_answer() -> None:
+def test_known_heads_are_bounded() -> None:
     for i in range(2 * bulk.MAX_FORMS):
-        path = "".join("abcdefghij"[int(digit)] for digit in str(i))
         for _ in range(2):
-            assert is_bulk(f'INFO:     127.0.0.1:4 - "{path.upper()} / HTTP/1.1" 200 OK'.encode())
-            assert not is_bulk(f'WARN:     127.0.0.1:4 - "{path.upper()} / HTTP/1.1" 200 OK'.encode())
-        assert len(bulk._heads) <= bulk.MAX_FORMS
-    known = set(bulk._heads)
-    far = b"INFO:     " + b"x" * bulk._HEAD
-    assert is_bulk(far + b' - "GET / HTTP/1.1" 200 OK') and not is_bulk(far + b' + "GET / HTTP/1.1" 200 OK')
-    assert bulk._heads == known
+            assert is_bulk(f'[2026-01-14 02:00:00] INFO:     {i:04d}.0.1:4 - "GET / HTTP/1.1" 200 OK'.encode())
+            assert not is_bulk(f'[2026-01-14 02:00:00] WARN:     {i:04d}.0.1:4 - "GET / HTTP/1.1" 200 OK'.encode())
+        assert 0 < len(bulk._heads) <= bulk.MAX_FORMS
+
+
+RANKS = st.lists(st.builds("{}{}".format, st.sampled_from(["DP", "PP", "ATTN_CP", "TP", "EP"]), st.integers(0, 20)), max_size=5)
+TEXTS = ["Scheduler hit an exception: x", "Health check failed.", "INFO:     Shutting down", "Deco", "Prefi", "INFO:", ""]
+
+
+@given(RANKS, st.sampled_from(TEXTS))
+def test_what_has_come_in_bulk_vouches_for_no_other_line(ranks: list[str], text: str) -> None:
+    prefix = " ".join(["[2026-01-14 02:00:00", *ranks]) + "] "
+    for bulky in ("Decode batch, #running-req: 1", "Prefill batch. #new-seq: 1", 'INFO:     127.0.0.1:4 - "GET / HTTP/1.1" 200 OK'):
+        assert is_bulk((prefix + bulky).encode())
+        assert not is_bulk((prefix + text).encode())
+        assert is_bulk((prefix + bulky).encode())

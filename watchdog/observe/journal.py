@@ -173,6 +173,7 @@ class JournalSource:
         cut = self._long.open
         writers: dict[bytes, _Writer] = {}
         life: str | None = None
+        size = 0
         for get in reader.entries():
             count += 1
             try:
@@ -185,7 +186,7 @@ class JournalSource:
                     continue
                 if life is not None and not cut and len(message) < PART_MIN_BYTES and is_bulk(message):
                     # The unit's own: nobody else's entries match and look so. Every field costs a fifth of the whole time.
-                    self._size += len(message)
+                    size += len(message)
                     emit(Log(t=t, inv=life, message=message.decode("utf-8", "replace"), at=at if late else None))
                     continue
                 pid = reader.field("_PID") or b""
@@ -205,7 +206,7 @@ class JournalSource:
                 continue
             # One life's lines follow each other until PID 1 speaks of another.
             life = writer.inv if writer.origin == "server" else None
-            self._size += len(message)
+            size += len(message)
             log = Log(
                 t=t,
                 inv=writer.inv,
@@ -221,6 +222,7 @@ class JournalSource:
                 self._join(log, message, emit)
             else:
                 emit(log)
+        self._size += size
         if cut:
             for log in self._long.overdue(t):
                 emit(log)

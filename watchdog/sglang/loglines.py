@@ -59,11 +59,14 @@ def classify(message: str) -> Line | None:
         hicache-trouble: tokens, pages, ratio; text cause.
         traceback-end and every other mark that the last line of a traceback gets: text error (the type), message.
     """
-    if "\x1b" in message:
-        message = _ANSI.sub("", message)
     line = loglines_bulk.read_known(message)
     if line is not None:
         return line
+    if "\x1b" in message:
+        message = _ANSI.sub("", message)
+        line = loglines_bulk.read_known(message)
+        if line is not None:
+            return line
     if message[:1] == "[" and message[5:6] == "-":
         end = message.find("]", 20, 120)
         if end == 20:
@@ -145,6 +148,8 @@ def _bare(body: str) -> Line | None:
         return _progress(bar, body)
     if word in ("INFO:", "ERROR:"):
         return _logged(body, 0, None)
+    if word == "Traceback":
+        return None
     first = body[:1]
     if first == " ":
         return first_match(BARE, body, None) if body.startswith("  what(): ") else None

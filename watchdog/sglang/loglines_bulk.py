@@ -12,7 +12,7 @@ import msgspec
 
 from watchdog.sglang.bulk import MAX_FORMS, ZEROS
 from watchdog.sglang.logrules import MESSAGE_LIMIT
-from watchdog.sglang.marks import Line, Mark
+from watchdog.sglang.marks import ACCESS, Line, Mark
 
 _ACCESS = re.compile(
     r'INFO: +(?:\S{1,60}:\d{1,5})? ?- "(?P<method>[A-Z]{1,10}) (?P<path>[^\s?]*)(?:\?\S*)? HTTP/[\d.]{1,4}" (?P<status>\d{3})'
@@ -51,6 +51,8 @@ _Reader = Callable[[str, bytes], Line]
 """Reads the lines of one form, each as text and as ASCII: one byte for each character."""
 
 _readers: dict[bytes, _Reader] = {}
+_requests: dict[str, tuple[float, str, str]] = {}
+"""Of the ends of access lines, from the method on: the status, the method and the path. A server's clients ask for the same things."""
 _decode_numbers = msgspec.json.Decoder(dict[str, float]).decode
 
 
@@ -98,14 +100,20 @@ def read_access(message: str, start: int) -> Line | None:
     match = _ACCESS.match(message, start)
     if match is None:
         return None
+    asked, body = match.start("method"), slice(start, start + MESSAGE_LIMIT)
+    # Of one form are lines with their method at the same place, and the same letters in it and in the path.
     method, path, status = (slice(*match.span(name)) for name in ("method", "path", "status"))
     path = slice(path.start, min(path.stop, path.start + MESSAGE_LIMIT))
-    body = slice(start, start + MESSAGE_LIMIT)
 
     def read(message: str, _: bytes) -> Line:
-        fields = {"status": float(message[status])}
-        text = {"method": message[method], "path": message[path]}
-        return Line(mark=Mark.ACCESS, fields=fields, text=text, message=message[body])
+        request = message[asked:]
+        known = _requests.get(request)
+        if known is None:
+            if len(_requests) >= MAX_FORMS:
+                _requests.clear()
+            known = _requests[request] = float(message[status]), message[method], message[path]
+        fields, text = {"status": known[0]}, {"method": known[1], "path": known[2]}
+        return Line(mark=ACCESS, fields=fields, text=text, message=message[body])
 
     return _learn(message, message.encode("ascii", "replace"), read)
 

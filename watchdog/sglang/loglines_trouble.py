@@ -154,6 +154,8 @@ LOGGED: dict[str, tuple[Rule, ...]] = {
 
 # What the last line of a traceback says after "SomeError: ". torch and gloo put a place in their source before it.
 RAISED: tuple[Rule, ...] = (
+    # first, as there are many where clients come and go
+    rule(Mark.ABORTED, r"Request is disconnected from the client side", cause="client"),
     rule(
         Mark.HOST_MEMORY_SHORT,
         r"Not enough host memory available\. Requesting (?P<requested_gb>[\d.]+) GB "
@@ -199,7 +201,6 @@ RAISED: tuple[Rule, ...] = (
         Mark.BAD_ARGUMENTS, r".{1,300}? is not a local folder and is not a valid model identifier", fatal=True, cause="model-path"
     ),
     rule(Mark.BAD_ARGUMENTS, r".{1,300}? does not appear to have a file named config\.json", fatal=True, cause="model-path"),
-    rule(Mark.ABORTED, r"Request is disconnected from the client side", cause="client"),
 )
 
 # Lines without a logger's prefix that are no traceback: C++, the interpreter, a shell, argparse.
