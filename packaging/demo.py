@@ -23,7 +23,7 @@ if __name__ == "__main__":
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.box.box import SCRIPT, Box  # noqa: E402  # the box serves tests and demo alike, and lies below the root
+from tests.box.box import SCRIPT, Box, BoxError  # noqa: E402  # it serves tests and demo alike, and lies below the root
 from watchdog.wording import gist  # noqa: E402
 
 COMMAND = ROOT / ".venv/bin/sglang-watchdog"
@@ -179,6 +179,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print(f"{ERASE if sys.stderr.isatty() else ''}demo: interrupted; its systemd has ended, with all in it", file=sys.stderr)
         return 130
+    except BoxError as e:
+        print(f"demo: {e}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # What is still in the buffer can go nowhere, and Python would try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,6 +16,10 @@ PROJECT = SCRIPT.parent.parent.parent
 T = TypeVar("T")
 
 
+class BoxError(Exception):
+    """It cannot be booted here; box.sh has said why."""
+
+
 class Box:
     """One booted box, to be used in a `with` statement.
 
@@ -28,6 +32,9 @@ class Box:
         Args:
             root: a folder with a whole root file system; None for that of the machine.
             shown: folders that are seen inside too, at their places.
+
+        Raises:
+            BoxError: it did not come up.
         """
         self.dir = PROJECT / ".cache" / f"box-{secrets.token_hex(4)}"
         env = {**os.environ, "BOX_OWNER": str(os.getpid()), "BOX_SHOW": "\n".join(map(str, shown))}
@@ -35,6 +42,12 @@ class Box:
             env["BOX_ROOT"] = str(root)
         try:
             subprocess.run([SCRIPT, "start", self.dir], check=True, timeout=90, env=env)
+        except subprocess.CalledProcessError:
+            self.stop()
+            raise BoxError(
+                "the private systemd did not come up (see above): it needs root and the right to mount and to make namespaces; "
+                "a container has it with --privileged, a chroot if its root is a mount point"
+            ) from None
         except BaseException:  # ^C too: nobody else ends what has begun
             self.stop()
             raise

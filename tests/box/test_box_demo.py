@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.box.box import PROJECT, wait_for
 
 BOOTING = "booting a private systemd"
@@ -59,3 +61,12 @@ def test_nobody_reads_on() -> None:
         said = p.stderr.read()
         assert p.wait(timeout=30) == 1
     assert said == "demo: nobody reads its output any more; its systemd has ended, with all in it\n"
+
+
+def test_where_no_systemd_can_be_booted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOX_ROOT", "/nowhere")
+    with demo() as p:
+        _, said = p.communicate(timeout=90)
+    assert p.returncode == 1
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].startswith("demo: the private systemd did not come up (see above): it needs root")
