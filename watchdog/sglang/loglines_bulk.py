@@ -52,7 +52,7 @@ _Reader = Callable[[str, bytes], Line]
 
 _readers: dict[bytes, _Reader] = {}
 _requests: dict[str, tuple[float, str, str]] = {}
-"""Of the ends of access lines, from the method on: the status, the method and the path. A server's clients ask for the same things."""
+"""Of the ends of access lines, from the method on: the status, the method and the path. Clients ask for the same things."""
 _decode_numbers = msgspec.json.Decoder(dict[str, float]).decode
 
 
