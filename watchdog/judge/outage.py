@@ -11,6 +11,7 @@ from watchdog.judge.facts.life import LIMIT_S, Life, Phase
 from watchdog.judge.facts.orders import Refusal
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.judge.vetoes import OOM_ADVICE
+from watchdog.observation import Unit
 from watchdog.wording import ago, quoted, span
 
 GRACE_S = 20.0
@@ -55,52 +56,56 @@ def judge(f: Facts, now: float, over_at: float = -math.inf) -> Verdict:
 
 
 def _judge(f: Facts, now: float, over_at: float) -> Verdict:
-    kind = "UnitActive"
-    life = f.life
-    u = life.unit
+    u = f.life.unit
     if u is None:
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="systemd has not been asked yet.")
+        return _verdict(Status.UNKNOWN, "NotSeen", "systemd has not been asked yet.")
     if u.load_state not in (None, "loaded"):
-        message = f"systemd says that the unit is {u.load_state}: it would refuse to restart it."
-        advice = UNLOADED.get(
-            u.load_state, "Mend the unit's file (`systemctl status` says what is wrong), then `systemctl daemon-reload`."
-        )
-        call = Call(want=Want.ALERT, reason="UnitMissing", message=message, severity=Severity.CRITICAL, advice=advice)
-        veto = structs.replace(call, want=Want.VETO)  # it withholds the restarts that others call for
-        return Verdict(type=kind, status=Status.FALSE, reason="UnitMissing", message=message, calls=(call, veto))
+        return _unloaded(u.load_state)
+    return _down(f, u, now, over_at) if f.life.down else _up(f.life, u, now, over_at)
+
+
+def _verdict(status: Status, reason: str, message: str, *calls: Call) -> Verdict:
+    return Verdict(type="UnitActive", status=status, reason=reason, message=message, calls=calls)
+
+
+def _unloaded(load_state: str | None) -> Verdict:
+    """There is no such unit, or systemd may not start it."""
+    message = f"systemd says that the unit is {load_state}: it would refuse to restart it."
+    mend = "Mend the unit's file (`systemctl status` says what is wrong), then `systemctl daemon-reload`."
+    advice = UNLOADED.get(load_state or "", mend)
+    call = Call(want=Want.ALERT, reason="UnitMissing", message=message, severity=Severity.CRITICAL, advice=advice)
+    veto = structs.replace(call, want=Want.VETO)  # it withholds the restarts that others call for
+    return _verdict(Status.FALSE, "UnitMissing", message, call, veto)
+
+
+def _up(life: Life, u: Unit, now: float, over_at: float) -> Verdict:
+    """The unit is not down, though it may be about to begin or to end."""
+    calls = _crashes(life, now, over_at)
     phase = life.phase()
-    if not life.down:
-        calls = _crashes(life, now, over_at)
-        if phase is Phase.UNKNOWN:
-            message = "systemd does not tell the unit's state."
-            return Verdict(type=kind, status=Status.UNKNOWN, reason="StateUnknown", message=message, calls=calls)
-        if life.looping(now):
-            times = count(life.deaths.early())
-            message = f"It dies soon after each start, {times} times so far; systemd starts it again each time."
-            return Verdict(type=kind, status=Status.FALSE, reason="CrashLoop", message=message, calls=calls)
-        if phase is Phase.OFF:
-            return Verdict(
-                type=kind, status=Status.FALSE, reason="AutoRestart", message="It died; systemd will start it again.", calls=calls
-            )
-        if phase is Phase.STOPPING:
-            who = f", {life.asked_by} asked for it" if life.stop_asked_at is not None else ""
-            if life.ours and not who:
-                who = ": the watchdog restarts it"
-            else:
-                who += _how_long(life, now)
-            return Verdict(
-                type=kind, status=Status.UNKNOWN, reason="Stopping", message=f"The unit is stopping{who}.", calls=calls
-            )
-        return Verdict(
-            type=kind,
-            status=Status.TRUE,
-            reason="Active",
-            message=f"The unit is {u.active_state} ({u.sub_state or 'unknown'}).",
-            calls=calls,
-        )
+    if phase is Phase.UNKNOWN:
+        return _verdict(Status.UNKNOWN, "StateUnknown", "systemd does not tell the unit's state.", *calls)
+    if life.looping(now):
+        times = count(life.deaths.early())
+        message = f"It dies soon after each start, {times} times so far; systemd starts it again each time."
+        return _verdict(Status.FALSE, "CrashLoop", message, *calls)
+    if phase is Phase.OFF:
+        return _verdict(Status.FALSE, "AutoRestart", "It died; systemd will start it again.", *calls)
+    if phase is Phase.STOPPING:
+        who = f", {life.asked_by} asked for it" if life.stop_asked_at is not None else ""
+        if life.ours and not who:
+            who = ": the watchdog restarts it"
+        else:
+            who += _how_long(life, now)
+        return _verdict(Status.UNKNOWN, "Stopping", f"The unit is stopping{who}.", *calls)
+    return _verdict(Status.TRUE, "Active", f"The unit is {u.active_state} ({u.sub_state or 'unknown'}).", *calls)
+
+
+def _down(f: Facts, u: Unit, now: float, over_at: float) -> Verdict:
+    """The unit is down: because we restart it, because somebody wants it so, or because it died."""
+    life = f.life
     if life.ours and life.stop_asked_at is None:
         how = "the watchdog restarts it" if life.our_job else "the watchdog's restart has brought no new life yet"
-        return Verdict(type=kind, status=Status.UNKNOWN, reason="Restarting", message=f"The unit is down: {how}.")
+        return _verdict(Status.UNKNOWN, "Restarting", f"The unit is down: {how}.")
     going_down = f.senses.last is not None and f.senses.last.shutting_down
     refusal = life.orders.refused(life.inv)
     if refusal is not None and life.job is None and not going_down and now - refusal.t >= LIMIT_S:
@@ -111,35 +116,30 @@ def _judge(f: Facts, now: float, over_at: float) -> Verdict:
     if life.stop_asked_at is None and life.job is None and life.deaths and life.deaths[-1].signalled and not going_down:
         return _signalled(life.deaths[-1], now)
     if life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked):
-        return Verdict(
-            type=kind,
-            status=Status.UNKNOWN,
-            reason="StoppedByRequest",
-            message=f"Stopped: {life.asked_by or 'a person'} asked for it.",
-        )
-    if not life.deaths:
-        if u.active_state == "failed":
-            message = f"The unit had failed before we looked (result {u.result or 'unknown'}); who wanted what is unknown."
-            call = Call(
-                want=Want.ALERT,
-                reason="UnitFailed",
-                message=message,
-                severity=Severity.CRITICAL,
-                advice="Look at its journal and start it.",
-            )
-            return Verdict(type=kind, status=Status.FALSE, reason="UnitFailed", message=message, calls=(call,))
-        return Verdict(
-            type=kind,
-            status=Status.UNKNOWN,
-            reason="NotStarted",
-            message="The unit is not running, and was not when we first looked.",
-        )
-    death = life.deaths[-1]
+        return _verdict(Status.UNKNOWN, "StoppedByRequest", f"Stopped: {life.asked_by or 'a person'} asked for it.")
+    if life.deaths:
+        return _died(f, u, life.deaths[-1], now, over_at)
+    if u.active_state != "failed":
+        return _verdict(Status.UNKNOWN, "NotStarted", "The unit is not running, and was not when we first looked.")
+    message = f"The unit had failed before we looked (result {u.result or 'unknown'}); who wanted what is unknown."
+    call = Call(
+        want=Want.ALERT,
+        reason="UnitFailed",
+        message=message,
+        severity=Severity.CRITICAL,
+        advice="Look at its journal and start it.",
+    )
+    return _verdict(Status.FALSE, "UnitFailed", message, call)
+
+
+def _died(f: Facts, u: Unit, death: Death, now: float, over_at: float) -> Verdict:
+    """Nobody asked for its end; whether systemd brings it back is seen first."""
+    life = f.life
     since = max(death.t, f.forgiven_at or death.t)
     said = _said(death)
     unsure = life.down_since is not None and f.ranks.unsure(life.down_since, now)
     if now - since < GRACE_S or life.job is not None or unsure:
-        return Verdict(type=kind, status=Status.FALSE, reason="JustDied", message=f"It ended {ago(now - death.t)}: {said}.")
+        return _verdict(Status.FALSE, "JustDied", f"It ended {ago(now - death.t)}: {said}.")
     why = (
         "systemd has given up, its start limit is hit" if life.limited else f"Restart={u.restart or 'no'} does not bring it back"
     )
@@ -154,8 +154,7 @@ def _judge(f: Facts, now: float, over_at: float) -> Verdict:
         else None,
         evidence=(said, f"unit {u.active_state}, result {u.result or 'unknown'}", "no stop job was seen"),
     )
-    calls = (*_crashes(life, now, over_at), call)
-    return Verdict(type=kind, status=Status.FALSE, reason="DiedUnasked", message=message, calls=calls)
+    return _verdict(Status.FALSE, "DiedUnasked", message, *_crashes(life, now, over_at), call)
 
 
 def _how_long(life: Life, now: float) -> str:
@@ -180,7 +179,7 @@ def _refused(life: Life, refusal: Refusal, now: float) -> Verdict:
     message = f"Down although somebody ordered a start {ago(now - refusal.t)}: the {job} ended as {refusal.result!r}, {why}."
     told = f"It is down although somebody ordered a start: the {job} ended as {refusal.result!r}, {why}."
     call = Call(want=Want.ALERT, reason="StartRefused", message=told, severity=Severity.CRITICAL, advice=advice, at=refusal.t)
-    return Verdict(type="UnitActive", status=Status.FALSE, reason="StartRefused", message=message, calls=(call,))
+    return _verdict(Status.FALSE, "StartRefused", message, call)
 
 
 def _stop_killed(life: Life, now: float) -> tuple[Call, ...]:
@@ -201,7 +200,7 @@ def _signalled(d: Death, now: float) -> Verdict:
     if now - d.t >= SIGNALLED_S:
         advice = "Start it if nobody meant to stop it, and find out who sent the signal: a script, a batch system, earlyoom."
         calls = (Call(want=Want.ALERT, reason="EndedBySignal", message=message, advice=advice),)
-    return Verdict(type="UnitActive", status=Status.UNKNOWN, reason="EndedBySignal", message=message, calls=calls)
+    return _verdict(Status.UNKNOWN, "EndedBySignal", message, *calls)
 
 
 def _said(d: Death) -> str:
