@@ -183,6 +183,14 @@ def test_each_check(name: str, seen: Seen, verdict: Verdict, said: str) -> None:
         assert item.cure
 
 
+@pytest.mark.parametrize(
+    ("why", "cure"), [("config", "mend the settings"), (None, "mend the settings"), ("starting", "ask again")]
+)
+def test_a_probe_that_was_not_sent_names_what_helps(why: str | None, cure: str) -> None:
+    item = found(probed("chat", outcome="skipped", why=why, status=None, detail="held back"), "canary")
+    assert item.verdict is Verdict.UNKNOWN and item.cure is not None and item.cure.startswith(cure)
+
+
 def test_nothing_read_is_nothing_known() -> None:
     items = all_of(Seen(server=SERVER))
     assert items

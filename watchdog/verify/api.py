@@ -88,7 +88,9 @@ def _failed(item: str, expected: str, probe: Probe, cure: str) -> Item:
     """A probe without a good answer. What failed because of our own settings says nothing about the server."""
     said = probe.detail or probe.outcome
     if probe.outcome == "skipped":
-        return unknown(AREA, item, expected, f"not asked: {said}", "mend the settings that it names")
+        held_back = probe.why not in (None, "config")
+        cure = "ask again in a moment" if held_back else "mend the settings that it names"
+        return unknown(AREA, item, expected, f"not asked: {said}", cure)
     if probe.status in (401, 403, 404, 405) or probe.status == 400:
         return unknown(AREA, item, expected, said, "our own request is at fault: mend the settings that it names")
     return bad(AREA, item, expected, f"{said} (after {_took(probe)})", cure)
