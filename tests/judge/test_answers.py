@@ -156,6 +156,31 @@ def test_an_odd_answer_hides_no_canary_that_fails() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "reason", "wanted"),
+    [
+        ("", "ErrorsFromTheStart", [Want.ALERT]),
+        ("w", "CanaryErrors", [Want.RESTART]),
+        ("g", "CanaryErrors", [Want.RESTART]),
+        ("user", "CanaryErrors", [Want.RESTART]),
+        ("refused user", "ErrorsFromTheStart", [Want.ALERT]),
+    ],
+)
+def test_a_canary_that_nothing_vouches_for_is_no_reason_to_restart(before: str, reason: str, wanted: list[Want]) -> None:
+    """A template or a parser that fails does so again after a restart."""
+    f = serving()
+    if "user" in before:
+        status = "400 Bad Request" if "refused" in before else "200 OK"
+        line = f'[2026-01-14 02:00:50] INFO:     10.0.0.2:4711 - "POST /v1/chat/completions HTTP/1.1" {status}'
+        f.see(Log(t=50.0, inv=INV, message=line))
+    else:
+        asked(f, before)
+    for n in range(5):
+        f.see(Probe(t=500.0 + 60.0 * n, inv=INV, probe="chat", outcome="status", status=500, total_s=0.1, body="TemplateError"))
+    v = judged(f, 750.0)
+    assert (v.status, v.reason, wants(v)) == (Status.FALSE, reason, wanted)
+
+
+@pytest.mark.parametrize(
     ("kinds", "reason", "wanted", "severity"),
     [
         ("ggo" * 6, "GarbageAtTimes", [Want.ALERT], Severity.WARNING),

@@ -158,3 +158,13 @@ def test_our_own_restart_tells_it_itself() -> None:
 def test_what_a_crash_leaves_behind_is_no_stop() -> None:
     crash = unit(100.0, "deactivating", "stop-sigterm", result="signal")
     assert ("alert", "StopKilled") not in told(crash, line(160.0, "State 'stop-sigterm' timed out. Killing."))
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_the_end_of_a_job_that_was_missed_hides_no_later_death(mine: bool) -> None:
+    """A reload makes the source that would tell of it anew."""
+    before = (job(100.0, "new", "restart", mine=True), STOPPING) if mine else (job(100.0, "new", "start"),)
+    life = NEW if mine else OLD
+    up = unit(140.0, "active", "running", inv=life, pid=8)
+    died = unit(300.0, "failed", "failed", inv=life, result="exit-code")
+    assert ("restart", "DiedUnasked") in told(*before, up, died)

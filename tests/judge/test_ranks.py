@@ -75,3 +75,20 @@ def test_what_goes_on_and_cannot_without_it_disproves_the_look() -> None:
 def test_a_look_that_shows_nothing_at_all_could_not_see() -> None:
     nothing = [Procs(t=t, inv=INV, procs=[], cpu_s=t) for t in (20.0, 30.0)]
     assert gone(look(10.0, "R", "S"), *nothing)[0] == "AllPresent"
+
+
+def test_a_fork_that_ends_is_no_rank_that_is_gone() -> None:
+    """fork(2) leaves the child the command line of its parent until it runs something else."""
+    looks = [look(t, "R", "S") for t in (10.0, 20.0, 30.0)]
+    looks[0].procs.append(Proc(pid=77, ppid=8, name="sglang::scheduler", state="R"))
+
+    assert gone(*looks)[0] == "AllPresent"
+    assert gone(looks[0])[1].startswith("2 engine processes")
+
+
+def test_ranks_with_one_title_are_each_missed() -> None:
+    """Where titles cannot be read, the first 15 characters are all that is seen: the same for all ranks."""
+    looks = [look(t, "R", "S") for t in (10.0, 20.0, 30.0)]
+    looks[0].procs.append(Proc(pid=10, ppid=7, name="sglang::scheduler", state="R"))
+
+    assert gone(*looks)[0] == "ProcessGone"

@@ -6,6 +6,7 @@ from watchdog.config import Judging
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.answers import Answers, InARow
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.probes import CANARIES
 from watchdog.judge.text import Quality
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import ago, counted, span
@@ -225,7 +226,8 @@ def _wrong(f: Facts, policy: Judging, now: float) -> Verdict | None:
 
 def _errors(f: Facts, now: float) -> Verdict | None:
     kind = "AnswersSane"
-    errors = list(f.answers.errors)
+    a = f.answers
+    errors = list(a.errors)
     if not errors:
         return None
     lasting = now - errors[0].t
@@ -249,6 +251,20 @@ def _errors(f: Facts, now: float) -> Verdict | None:
         advice = "Look at the transcript of a canary: something answers that is not SGLang, or its API has changed."
         alert = Call(want=Want.ALERT, reason="MalformedAnswers", message=f"{message}.", severity=Severity.CRITICAL, advice=advice)
         return Verdict(type=kind, status=Status.FALSE, reason="MalformedAnswers", message=f"{message}.", calls=(alert,))
+    if not (a.good_ever or f.probes.last_answer(CANARIES) is not None or answered is not None or ended is not None):
+        # A server that is ill answered once. This may be asked badly, or set up so that it cannot answer.
+        alert = Call(
+            want=Want.ALERT,
+            reason="ErrorsFromTheStart",
+            message=f"{message}; none was ever answered, and no request of a user was seen to end.",
+            severity=Severity.CRITICAL,
+            advice=(
+                "Ask by hand. A restart repeats it: look at the chat template, the parsers, the model's name, and the request in "
+                "the log. If users are served, what the canary asks does not fit: name another profile, or set probe.chat=false."
+            ),
+            evidence=(f"{len(errors)} canaries in a row: {what}", "no good answer before"),
+        )
+        return Verdict(type=kind, status=Status.FALSE, reason=alert.reason, message=alert.message, calls=(alert,))
     call = Call(
         want=Want.RESTART,
         reason="CanaryErrors",

@@ -161,6 +161,10 @@ class Life:
                 self.job = None  # it has brought a new life that is up: its end was missed
         if o.active_state in ("active", "activating") and o.sub_state != "auto-restart" and self.job is None:
             self.stop_asked_at = None
+        if o.active_state == "active":
+            # A job that has brought the unit up is over. Its end may be missed: a reload makes the source that would tell anew.
+            self.our_job = self.our_job and o.inv in (None, self.ended_by_us)
+            self.job = None if self.job == "start" else self.job
 
     def see_job(self, o: Job) -> None:
         """Take in a job on the unit."""

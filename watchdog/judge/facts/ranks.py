@@ -49,9 +49,12 @@ class Ranks:
             self.cpu_rate = max(0.0, (o.cpu_s - self.last.cpu_s) / (o.t - self.last.t))
         self.before, self.last = self.last, o
         here = set()
+        names = {proc.pid: proc.name for proc in o.procs}
         for proc in o.procs:
             role = processes.role(proc.name)
             here.add(proc.pid)
+            if proc.pid not in self.known and names.get(proc.ppid or 0) == proc.name:
+                continue  # a rank has forked, for a compiler or a tool: until it runs that, the child has its title; it may go
             if role == "compiler":
                 self.compiler_at, self.compiler = o.t, proc.name
             if proc.state == "Z":
