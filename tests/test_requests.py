@@ -1,5 +1,6 @@
 """Requests to the daemon: each wrong field is named, with what it takes; nothing that JSON can hold makes the answer fail."""
 
+import asyncio
 import json
 import math
 from pathlib import Path
@@ -11,12 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from watchdog import config
+from watchdog import requests as module
+from watchdog.asking import REQUEST_LIMIT_S
 from watchdog.clock import FakeClock
 from watchdog.observation import Probe, Unit
 from watchdog.requests import FIELDS, RequestError, Requests, checked
 from watchdog.roster import Roster
 from watchdog.watch import Watch
 
+LIMIT_S = module.SAVE_LIMIT_S
 YEAR_S = 365 * 86400
 
 
@@ -129,3 +133,56 @@ async def test_nothing_that_json_can_hold_makes_the_answer_fail(requests: Reques
         )
     else:
         assert command in FIELDS
+
+
+class Deaf(Responder):
+    """Its disk answers never, or not before it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def save(self) -> None:
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+def several(tmp_path: Path, *responders: Responder) -> Requests:
+    clock = FakeClock()
+    roster = Roster(clock)
+    for name, responder in zip("abc", responders, strict=False):
+        server = config.Server(name=name, unit=f"{name}.service")
+        watch = Watch(server, config.Config(servers=[server]), tmp_path / name, clock, lambda *_: None)
+        parts: Any = SimpleNamespace(watch=watch, responder=responder)
+        roster.servers[name] = parts
+    return Requests(roster, reload)
+
+
+async def test_a_pause_of_several_holds_for_all_before_any_disk_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = [Deaf(), Responder(), Deaf()]
+    requests = several(tmp_path, *deaf)
+    servers = requests._roster.servers
+    monkeypatch.setattr(module, "SAVE_LIMIT_S", 0.05)
+
+    asked = asyncio.create_task(requests.answer({"command": "pause"}))
+    await deaf[0].asked.wait()  # type: ignore[attr-defined]
+
+    assert [s.watch.engine.facts.paused(0.0) for s in servers.values()] == [True, True, True]
+    answer = await asked
+    assert answer["servers"] == ["a", "b", "c"]
+    assert answer["warning"].endswith("(a: the disk does not answer; c: the disk does not answer)")
+    assert LIMIT_S < REQUEST_LIMIT_S - 1, "the answer comes before who asks has given up"
+
+
+async def test_a_pause_that_one_server_does_not_take_is_kept_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = several(tmp_path, Responder(), Responder())
+    servers = requests._roster.servers
+    monkeypatch.setattr(servers["a"].watch, "take", lambda _: None)
+
+    answer = await requests.answer({"command": "pause"})
+
+    assert answer == {"error": "pause did not take effect for a: look at the daemon's journal"}
+    assert servers["b"].watch.engine.facts.paused(0.0)

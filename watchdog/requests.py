@@ -1,5 +1,6 @@
 """What the daemon answers on its control socket."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from watchdog.view import server_view
 LONGEST_PAUSE_S = 365 * 86400.0
 SHOWN = 60
 """So many characters of a wrong value are shown."""
+SAVE_LIMIT_S = 8.0
+"""So long the disk has to take a person's word: less than whoever asks waits for the answer (asking.REQUEST_LIMIT_S)."""
 
 
 class RequestError(Exception):
@@ -155,18 +158,21 @@ class Requests:
         # Half characters, as a terminal of another encoding sends them, could not be written down.
         reason = request.get("reason", "")[:200].encode("utf-8", "replace").decode() or None
         chosen = self._chosen(request)
-        unsaved = []
-        paused = [s.watch.server.name for s in chosen if s.watch.engine.facts.paused(self._roster.clock.now())]
-        for s in chosen:
+        paused = self._paused(chosen)
+        for s in chosen:  # each of them before anything is waited for
             s.watch.take(Operator(t=self._roster.clock.now(), action=action, until=until, reason=reason))
             s.watch.log.warning("operator", message=f"{action}{f': {reason}' if reason else ''}", action=action)
-            if (action == "pause") != s.watch.engine.facts.paused(self._roster.clock.now()) and action in ("pause", "resume"):
-                return {"error": f"{action} did not take effect for {s.watch.server.name}: look at the daemon's journal"}
-            await s.responder.save()
-            if s.responder.trouble is not None:
-                unsaved.append(f"{s.watch.server.name}: {s.responder.trouble}")
+        now_paused = self._paused(chosen)
+        unsaved = await _unsaved(chosen)
+        vain = [s.watch.server.name for s in chosen if (action == "pause") != (s.watch.server.name in now_paused)]
+        if vain and action in ("pause", "resume"):
+            return {"error": f"{action} did not take effect for {', '.join(vain)}: look at the daemon's journal"}
         done: dict[str, Any] = {"done": action, "servers": [s.watch.server.name for s in chosen], "were_paused": paused}
         return {**done, "warning": f"it is not on disk: {FORGOTTEN[action]} ({'; '.join(unsaved)})"} if unsaved else done
+
+    def _paused(self, chosen: list[Server]) -> list[str]:
+        now = self._roster.clock.now()
+        return [s.watch.server.name for s in chosen if s.watch.engine.facts.paused(now)]
 
     async def _reload(self, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         refused = await self._read_again()
@@ -194,3 +200,17 @@ class Requests:
                 return {"error": str(e)}
             await chosen[0].learner.keep()
         return {"baselines": [s.learner.describe() for s in chosen]}
+
+
+async def _unsaved(servers: list[Server]) -> list[str]:
+    """Write the state of all servers down at once; of which it is not on disk by now, each with why."""
+    saving = {asyncio.create_task(s.responder.save(), name=f"state of {s.watch.server.name}"): s for s in servers}
+    late = (await asyncio.wait(saving, timeout=SAVE_LIMIT_S))[1] if saving else set()
+    for task in late:  # the keeper writes it on
+        task.cancel()
+    found = []
+    for task, s in saving.items():
+        why = "the disk does not answer" if task in late else task.exception() or s.responder.trouble
+        if why is not None:
+            found.append(f"{s.watch.server.name}: {why}")
+    return found
