@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from watchdog.worker import BusyError, Worker
+from watchdog.worker import BusyError, NoThreadError, Worker, unanswered
 
 
 async def test_results_and_errors_come_back() -> None:
@@ -45,3 +45,27 @@ asyncio.run(main())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "given up\n"
     assert time.monotonic() - begun < 15
+
+
+async def test_a_thread_that_is_not_to_be_had_is_waited_for_and_never_raises_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TasksMax= is reached: callers know a worker that is late, and no RuntimeError may end a loop of theirs."""
+    start, refusals = threading.Thread.start, iter([True, True])
+
+    def scarce(thread: threading.Thread) -> None:
+        if next(refusals, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr("watchdog.worker.RETRY_S", 0.0)
+    monkeypatch.setattr(threading.Thread, "start", scarce)
+    worker = Worker("w")
+    assert await worker.call(lambda: 7, None) == 7
+    assert not worker.busy
+
+    refusals = iter(lambda: True, None)
+    with pytest.raises(NoThreadError) as caught:
+        await worker.call(lambda: 7, 0.01)
+    assert "TasksMax=" in unanswered(caught.value)
+    assert not worker.busy
+    refusals = iter([])
+    assert await worker.call(lambda: 7, 5) == 7

@@ -1,13 +1,12 @@
 """Writes down what must survive the daemon: flight records every few seconds, state and baseline when they changed."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection
 
 from watchdog.clock import Clock
 from watchdog.recorder import FLUSH_S
 from watchdog.server import Server
-from watchdog.worker import Worker
+from watchdog.worker import NO_THREAD_CURE, NoThreadError, Worker
 
 SAVE_S = 30.0
 DISK_LIMIT_S = 30.0
@@ -40,11 +39,18 @@ class Keeper:
         watches = [s.watch for s in self._servers()]
         troubles = [watch.recorder.trouble for watch in watches]
         work = [] if self._disk.busy else [w for watch in watches if (w := watch.recorder.pending()) is not None]
+        cure = "free space, or mend its owner and mode"
         if work:
-            with contextlib.suppress(TimeoutError):
+            try:
                 await self._disk.call(lambda: [w() for w in work], DISK_LIMIT_S)
+            except NoThreadError as e:
+                cure = NO_THREAD_CURE
+                for watch in watches:
+                    watch.recorder.put_off(str(e))
+            except TimeoutError:
+                pass
         for watch, before in zip(watches, troubles, strict=True):
             now = watch.recorder.trouble
             if now is not None and now != before:
-                cure = "free space, or mend its owner and mode; it goes on in memory"
-                watch.log.error("record-lost", message=f"the flight record cannot be written ({now}): {cure}")
+                said = f"the flight record cannot be written ({now}): {cure}; it goes on in memory"
+                watch.log.error("record-lost", message=said)

@@ -16,7 +16,7 @@ from watchdog.recall import Recall, baseline_file
 from watchdog.sglang import startup
 from watchdog.view import verified
 from watchdog.watch import Watch
-from watchdog.worker import BusyError, Worker
+from watchdog.worker import BusyError, Worker, unanswered
 
 AFTER_S = 300.0
 """A first baseline is made when the server has served for so long, so that memory has settled."""
@@ -76,7 +76,7 @@ class Learner:
         try:
             await self._disk.call(lambda: self._file.save(kept), WRITE_LIMIT_S)
         except (OSError, BusyError) as e:  # TimeoutError is an OSError
-            said = "the disk does not answer"
+            said = unanswered(e)
             if isinstance(e, OSError) and not isinstance(e, TimeoutError):
                 said = f"{e.strerror or e}: {durable.mend(self._file.path, e)}"
             self._watch.log.error("baseline-lost", message=f"{self._file.path} cannot be written ({said})")  # noqa: TRY400

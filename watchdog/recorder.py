@@ -54,6 +54,7 @@ class Recorder:
         self._memory_bytes = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._handed: list[bytes] = []
         self._segment: Path | None = None
         self._segment_bytes = 0
         self._renew = False
@@ -114,10 +115,19 @@ class Recorder:
         """What is to be done on disk, as a function for a thread; None if there is nothing to do."""
         if not self._pending:
             return None
-        lines, self._pending, self._pending_bytes = self._pending, [], 0
+        self._handed, self._pending, self._pending_bytes = self._pending, [], 0
+        lines = self._handed
         return lambda: self._write(lines)
 
+    def put_off(self, why: str) -> None:
+        """What `pending` gave last was never begun: it waits on."""
+        self._pending[:0] = self._handed
+        self._pending_bytes += sum(len(line) + 1 for line in self._handed)
+        self._handed = []
+        self.trouble = why
+
     def _write(self, lines: list[bytes]) -> None:
+        self._handed = []
         try:
             if self._segment is None or self._segment_bytes > SEGMENT or self._renew:
                 self._renew = False

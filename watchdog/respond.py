@@ -21,7 +21,7 @@ from watchdog.systemd import Bus, SystemdError
 from watchdog.view import verified
 from watchdog.watch import Watch
 from watchdog.wording import span
-from watchdog.worker import BusyError, Worker
+from watchdog.worker import BusyError, Worker, unanswered
 
 EVIDENCE_AGE_S = 120.0
 """Evidence that is no older is not gathered again before a restart."""
@@ -421,8 +421,8 @@ class Responder:
             watch.dirty = False
             try:
                 await self._disk.call(lambda: watch.file.write(data), SAVE_LIMIT_S)
-            except (TimeoutError, BusyError):
-                why = "the disk does not answer: look at it, or at what mounts it"
+            except (TimeoutError, BusyError) as e:
+                why = unanswered(e)
             except OSError as e:
                 why = f"{e.strerror or e}: {durable.mend(watch.file.path, e)}"
         if why is not None and why != self.trouble:

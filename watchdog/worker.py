@@ -12,10 +12,27 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+RETRY_S = 0.2
+"""Where no thread is to be had (TasksMax=, a limit of the host), it is tried again so often."""
+NO_THREAD_CURE = "raise it, or end what takes the threads"
 
 
 class BusyError(Exception):
     """The work before is still blocked."""
+
+
+class NoThreadError(TimeoutError):
+    """No thread was to be had within the limit: the work was never begun."""
+
+    def __str__(self) -> str:
+        return "no thread is to be had (TasksMax= of the watchdog's unit, or a limit of the host)"
+
+
+def unanswered(e: Exception) -> str:
+    """Why a disk's answer did not come, and what to do: for a TimeoutError or a BusyError of a `Worker`, as a phrase."""
+    if isinstance(e, NoThreadError):
+        return f"{e}: {NO_THREAD_CURE}"
+    return "the disk does not answer: look at it, or at what mounts it"
 
 
 class Worker:
@@ -38,7 +55,7 @@ class Worker:
                 None: it is waited for as long as it takes.
 
         Raises:
-            TimeoutError: it took longer than the limit.
+            TimeoutError: it took longer than the limit; NoThreadError: all that time, no thread was to be had for it.
             BusyError: the work before has not returned yet.
         """
         if self.busy:
@@ -66,10 +83,24 @@ class Worker:
                 loop.call_soon_threadsafe(finish, value, error)
 
         self.busy = True
+        begun = False
+        try:
+            async with asyncio.timeout(limit_s):
+                while not (begun := self._begun(body)):  # noqa: ASYNC110
+                    await asyncio.sleep(RETRY_S)
+                return await result
+        except TimeoutError as e:
+            if begun:
+                raise
+            raise NoThreadError from e
+        finally:
+            if not begun:
+                self.busy = False
+
+    def _begun(self, body: Callable[[], None]) -> bool:
+        """Whether a thread was to be had for it."""
         try:
             threading.Thread(target=body, name=self.name, daemon=True).start()
-        except RuntimeError:  # no thread to be had (TasksMax=)
-            self.busy = False
-            raise
-        async with asyncio.timeout(limit_s):
-            return await result
+        except RuntimeError:
+            return False
+        return True
