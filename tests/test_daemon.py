@@ -273,6 +273,50 @@ async def test_many_reloads_at_once_are_done_one_by_one(made: Made) -> None:
     assert all(len([t for t in asyncio.all_tasks() if t.get_name() == f"sources of {n}"]) == 1 for n in "ab")
 
 
+async def test_a_stop_breaks_a_reload_off(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    await made.until(lambda: made.said("READY"))
+    begun, over = asyncio.Event(), []
+
+    async def take_up(_: config.Config) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            over.append("broken off")
+
+    monkeypatch.setattr(made.daemon, "_take_up", take_up)
+    asked = asyncio.create_task(made.daemon.requests.answer({"command": "reload"}))
+    await begun.wait()
+    os.kill(os.getpid(), signal.SIGHUP)  # a second one, which waits for the first
+    await made.until(lambda: not made.daemon._reload.is_set())
+    assert await made.stopped() < 5
+    assert (over, asked.done()) == (["broken off"], True)
+    assert "STOPPING" in made.listen()[-1]
+
+
+async def test_on_a_reload_servers_that_stay_wait_for_no_disk_of_those_that_go(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made.until(lambda: made.said("READY"))
+    saving, answers = asyncio.Event(), asyncio.Event()
+
+    async def save() -> None:
+        saving.set()
+        await answers.wait()
+
+    a, b = made.daemon.servers["a"], made.daemon.servers["b"]
+    before = a.task
+    monkeypatch.setattr(b.responder, "save", save)
+    made.file.write_text(TEXT.replace('name = "b"', 'name = "c"'))
+    reloading = asyncio.create_task(made.daemon.reload())
+    async with asyncio.timeout(10):
+        await saving.wait()
+    assert a.task is not before, "it is observed again"
+    assert not reloading.done()
+    answers.set()
+    assert await reloading is None
+
+
 async def test_a_source_that_does_not_end_does_not_hold_up_the_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     await made.until(lambda: made.said("READY"))
     free = asyncio.Event()

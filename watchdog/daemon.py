@@ -165,17 +165,18 @@ class Daemon:
                 await asyncio.gather(self._keeper.flush(), *(s.responder.save() for s in self.servers.values()))
 
     async def _until_stopped(self, tasks: Background) -> None:
-        while not self._stop.is_set():
-            events = [asyncio.ensure_future(e.wait()) for e in (self._stop, self._reload)]
-            waited: list[asyncio.Future[Any]] = [*events, tasks.fallen]
+        stop = asyncio.ensure_future(self._stop.wait())
+        while not stop.done():
+            begun = asyncio.ensure_future(self._reload.wait())
+            waited: list[asyncio.Future[Any]] = [stop, tasks.fallen, begun]
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            for event in events:
-                event.cancel()
+            begun.cancel()
+            if self._reload.is_set() and not stop.done():
+                self._reload.clear()
+                waited[-1] = self._reload_begun()  # which the end of all tasks breaks off
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if tasks.fallen.done():
                 tasks.fallen.result()
-            if self._reload.is_set():
-                self._reload.clear()
-                await self.reload()
 
     async def _learn_keys(self) -> None:
         """Before anything is observed. A file system that does not answer holds us up for a moment only."""
@@ -377,7 +378,17 @@ class Daemon:
     # ---- reload
 
     async def reload(self) -> str | None:
-        """Read the configuration again; a bad one is kept out. Returns why it was refused, None if it was taken."""
+        """Read the configuration again; a bad one is kept out. Returns why it was refused, None if it was taken.
+
+        It is broken off when the daemon is told to stop: its parts may each wait for a disk.
+        """
+        return await self._reload_begun()
+
+    def _reload_begun(self) -> "asyncio.Task[str | None]":
+        assert self._tasks is not None
+        return self._tasks.create_task(self._read_again(), name="reload")
+
+    async def _read_again(self) -> str | None:
         async with self._reloading:
             self.notifier.reloading("reading the configuration")
             try:
@@ -394,7 +405,8 @@ class Daemon:
                 self.log.info("reloaded", message=f"configuration read again from {self.path}; {news}")
                 return None
             finally:
-                self.notifier.ready(self.roster.sentence())
+                if not self._stop.is_set():
+                    self.notifier.ready(self.roster.sentence())
 
     async def _read(self) -> config.Config:
         path = self.path
@@ -416,15 +428,15 @@ class Daemon:
         gone = [n for n, s in self.servers.items() if n not in wanted or wanted[n].unit != s.watch.server.unit]
         kept = [s for n, s in self.servers.items() if n not in gone]
         await self._stop_sources([self.servers[n] for n in gone] + kept)
-        for name in gone:
-            server = self.servers.pop(name)
+        left = [self.servers.pop(name) for name in gone]
+        for server in left:
             server.responder.cancel()
-            await server.responder.save()
         for server in kept:
             server.watch.reconfigure(wanted[server.watch.server.name], whole)
             server.responder.reconfigure(whole)
             self._start_sources(server)
         self._share()
+        await asyncio.gather(*(server.responder.save() for server in left))
         await self._add([settings for name, settings in wanted.items() if name not in self.servers])
         if self.people is not None:
             await self.people.reload(whole)
