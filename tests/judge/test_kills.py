@@ -4,6 +4,8 @@ import pytest
 
 from tests.judge.reference import GB, INV, STAMP, Deployment
 from watchdog import observation as o
+from watchdog.judge import kernel_lines
+from watchdog.judge.facts.kills import SEEN_S, Kills
 from watchdog.judge.verdict import Status
 
 SEEN = "killed by the kernel for memory"
@@ -142,3 +144,16 @@ def test_a_scheduler_that_is_defunct_at_the_first_look_is_missed() -> None:
         d.feed(o.Procs(t=d.t, inv=INV, procs=procs))
     c = d.condition("ProcessesPresent")
     assert c.reason == "ProcessGone" and "scheduler_TP0 (pid 100)" in c.message and "TP1" not in c.message
+
+
+def test_the_number_of_a_process_that_went_long_ago_is_not_its_own_for_ever() -> None:
+    kills = Kills()
+    kills.begin(INV)
+    for t, pid in ((0.0, 5), (10.0, 6), (10.0 + SEEN_S, 7)):
+        kills.see_procs(o.Procs(t=t, inv=INV, procs=[o.Proc(pid=pid, name="sh")]), INV)
+    for pid, named in ((5, False), (6, True), (7, True)):
+        at = 20.0 + SEEN_S
+        fact = kernel_lines.classify(OOM.format(pid=pid))
+        assert fact is not None
+        kills.see_kernel(at, fact)
+        assert (kills.said(at, INV, guess=False) is not None) is named

@@ -13,7 +13,9 @@ The order of the guards is the policy:
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
 
 from watchdog.config import Restarting
 from watchdog.judge.facts import Facts
@@ -31,19 +33,87 @@ AGAIN_S = 3600.0
 """The same fault so soon after its restart: the restart did not cure it."""
 
 
+class Guard(Enum):
+    """What can stand in the way of a restart, in the order of the policy."""
+
+    STAND_DOWN = auto()
+    BLIND = auto()
+    CONDEMNED = auto()
+    VETO = auto()
+    TRANSIT = auto()
+    NOT_YET = auto()
+    VAIN = auto()
+    BUDGET = auto()
+    BACK_OFF = auto()
+
+
+QUIET = frozenset({Guard.STAND_DOWN, Guard.BLIND, Guard.CONDEMNED})
+"""Behind these nothing at all is decided, not even that evidence is gathered."""
+OF_AN_ORDER = frozenset({Guard.CONDEMNED, Guard.NOT_YET, Guard.VAIN, Guard.BUDGET, Guard.BACK_OFF})
+"""These look at the orders that were given: they are no reason against carrying out the one that they have let through."""
+
+
+class Barrier(NamedTuple):
+    """A guard that stands in the way now.
+
+    Attributes:
+        guard: which.
+        why: a phrase.
+        call: what is said of it to people, where it is to be said; None where it passes by itself.
+    """
+
+    guard: Guard
+    why: str
+    call: Call | None = None
+
+
 def decide(
     f: Facts, verdicts: Iterable[Verdict], ledger: Ledger, policy: Restarting, now: float, *, dry: bool = False
 ) -> list[Intent]:
     """The intents of this moment. Writes what it decided into the ledger; everything else is read only."""
     calls = [c for v in verdicts for c in v.calls]
     out: list[Intent] = []
+    if not dry:
+        ledger.forget_dry()
     _settle(f, ledger, now)
     out += _alerts(calls, ledger, now)
-    if stand_down(f, now) is None and not f.senses.blind(now) and not condemned(f, ledger, now):
+    first = next(barriers(f, calls, ledger, policy, now), None)
+    if first is None or first.guard not in QUIET:
         out += _diagnoses(f, calls, ledger)
-        out += _restarts(f, calls, ledger, policy, now, dry=dry)
+        out += _restarts(f, calls, first, ledger, policy, now, dry=dry)
         out += _plans(calls, ledger, now)
     return out
+
+
+def barriers(f: Facts, calls: Sequence[Call], ledger: Ledger, policy: Restarting, now: float) -> Iterator[Barrier]:
+    """All that stands in the way of a restart now, in the order of the policy. Changes nothing."""
+    why = stand_down(f, now)
+    if why is not None:
+        yield Barrier(Guard.STAND_DOWN, why)
+    if f.senses.blind(now):
+        yield Barrier(Guard.BLIND, f.senses.said(now))
+    if condemned(f, ledger, now):
+        yield Barrier(Guard.CONDEMNED, "the restart of this life has been ordered")
+    wanted = [c for c in calls if c.want is Want.RESTART]
+    vetoes = [c for c in calls if c.want is Want.VETO]
+    # The veto that itself says why the server cannot come up names the cause best.
+    veto = next((v for v in vetoes if v.unmet), vetoes[0] if vetoes and wanted else None)
+    if veto is not None:
+        yield Barrier(Guard.VETO, f"it would not help: {veto.message}", veto)
+    if not wanted:
+        return
+    if f.life.in_transit:
+        yield Barrier(Guard.TRANSIT, "systemd is at work on the unit")
+    if ledger.again_s(now) > 0:
+        yield Barrier(Guard.NOT_YET, "the last order was not carried out")
+    vain = in_vain(f, wanted[0], ledger, now)
+    if vain is not None:
+        yield Barrier(Guard.VAIN, vain.message, vain)
+    spent = ledger.spent(policy, now)
+    if spent is not None:
+        yield Barrier(Guard.BUDGET, spent, _budget_spent(wanted[0], spent))
+    if ledger.wait_s(policy, now) > 0:
+        yield Barrier(Guard.BACK_OFF, "the back-off is not over")
 
 
 def stand_down(f: Facts, now: float) -> str | None:
@@ -118,42 +188,32 @@ def _plans(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
             yield _intent(Action.PLAN_RESTART, call)
 
 
-def _restarts(f: Facts, calls: list[Call], ledger: Ledger, policy: Restarting, now: float, *, dry: bool) -> Iterator[Intent]:
+def _restarts(
+    f: Facts, calls: list[Call], barrier: Barrier | None, ledger: Ledger, policy: Restarting, now: float, *, dry: bool
+) -> Iterator[Intent]:
     wanted = [c for c in calls if c.want is Want.RESTART]
-    vetoes = [c for c in calls if c.want is Want.VETO]
-    if not wanted and not any(v.unmet for v in vetoes):
+    if barrier is not None:
+        if barrier.call is not None:
+            yield from _withhold(barrier.call, wanted, ledger, now)
         return
-    if vetoes:
-        # The veto that itself says why the server cannot come up names the cause best.
-        veto = next((v for v in vetoes if v.unmet), vetoes[0])
-        yield from _withhold(veto, wanted, ledger, now)
-        return
-    if f.life.in_transit or ledger.again_s(now) > 0:
+    if not wanted:
         return
     call = wanted[0]
-    vain = in_vain(f, call, ledger, now)
-    if vain is not None:
-        yield from _withhold(vain, wanted, ledger, now)
-        return
-    spent = ledger.spent(policy, now)
-    if spent is not None:
-        advice = "Find the cause with the incidents' bundles, and restart it by hand: the budget has room again only with time."
-        veto = Call(
-            want=Want.VETO,
-            reason="BudgetSpent",
-            message=f"{call.message} But {spent}.",
-            severity=Severity.CRITICAL,
-            advice=advice,
-        )
-        yield from _withhold(veto, wanted, ledger, now)
-        return
-    if ledger.wait_s(policy, now) > 0:
-        return
     if ledger.diagnosed.get(call.reason, "") != f.life.inv:
         ledger.diagnosed[call.reason] = f.life.inv
         yield _intent(Action.DIAGNOSE, call)
     ledger.order(now, call.reason, f.life.inv, policy, dry=dry)
     yield _intent(Action.RESTART, call)
+
+
+def _budget_spent(call: Call, spent: str) -> Call:
+    return Call(
+        want=Want.VETO,
+        reason="BudgetSpent",
+        message=f"{call.message} But {spent}.",
+        severity=Severity.CRITICAL,
+        advice="Find the cause with the incidents' bundles, and restart it by hand: the budget has room again only with time.",
+    )
 
 
 def in_vain(f: Facts, call: Call, ledger: Ledger, now: float) -> Call | None:

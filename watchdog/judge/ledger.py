@@ -98,6 +98,14 @@ class Ledger(msgspec.Struct, kw_only=True):
         self.condemned, self.condemned_at = inv, t
         self.withheld.clear()  # nothing stands in the way any more: what comes back is news
 
+    def forget_dry(self) -> None:
+        """We act from now on: what was only said has spent nothing, and condemns no life."""
+        if not any(r.dry for r in self.restarts):
+            return
+        if self.restarts[-1].dry:
+            self.condemned, self.condemned_at = None, None
+        self.restarts = [r for r in self.restarts if not r.dry]
+
     def go_on(self, since: "Ledger") -> None:
         """Take in what another one has noted since this one was written down; none of its restarts was carried out."""
         self.restarts = [*self.restarts, *since.restarts]

@@ -23,6 +23,7 @@ from watchdog.judge.facts.senses import Senses
 from watchdog.judge.facts.shapes import Shapes
 from watchdog.judge.facts.speed import Speed
 from watchdog.judge.facts.start import Start
+from watchdog.judge.facts.trouble import KINDS, Troubles
 from watchdog.judge.facts.work import Work
 from watchdog.sglang import arguments
 from watchdog.sglang.loglines import Line, Mark, classify
@@ -75,8 +76,7 @@ class Facts:
         self.paused_until: float | None = None
         """Until when a person has paused us; infinity for "until resumed"."""
         self.pause_reason = ""
-        self.trouble: dict[str, tuple[float, Line]] = {}
-        """Lines of this life that tell of trouble without an end: text of the line → (when, line)."""
+        self.troubles = Troubles()
         self.metrics_failed_at: float | None = None
         self._usual: tuple[Baseline, o.Server, bool] | None = None
 
@@ -198,7 +198,7 @@ class Facts:
         ):
             fold.begin()
         self.start.begin(since)
-        self.trouble.clear()
+        self.troubles.begin()
 
     def _log(self, x: o.Log) -> bool:
         if x.origin == "journald":
@@ -265,11 +265,10 @@ class Facts:
             args = arguments.parse_server_args_line(x.message)
             if args:
                 self.life.see_server(o.Server(t=x.t, inv=self.life.inv, args=args))
-        elif mark in (Mark.HICACHE_TROUBLE, Mark.NAN, Mark.MEMORY_UNBALANCED, Mark.HOST_MEMORY_SHORT):
-            if line.text.get("cause") == "pin-budget":
-                self.speed.pin_budget = line.message[:200]
-            else:
-                self.trouble.setdefault(line.message[:120], (t, line))
+        elif line.text.get("cause") == "pin-budget":
+            self.speed.pin_budget = line.message[:200]
+        elif mark in KINDS:
+            self.troubles.see(t, line)
         self.life.see_line(x, line)
 
     def _still_serves(self, began: float) -> None:

@@ -10,6 +10,8 @@ BEFORE_S = 120.0
 """A kill may be so much older than the end that it brought: SGLang dumps and waits up to 76 s after a child's death."""
 LATE_S = 30.0
 """So long after a death may the counter and the kernel's line be read."""
+SEEN_S = 600.0
+"""A process belongs to the unit for so long after it was last seen in it: later, its number may be somebody else's."""
 SHORT_S = 60.0
 """Memory that was short at most so long before a SIGKILL from nowhere explains it."""
 BY_KERNEL = "killed by the kernel for memory"
@@ -24,18 +26,20 @@ class Kills:
         self._rises: deque[tuple[float, str | None]] = deque(maxlen=20)
         self._kernel: deque[tuple[float, KernelFact]] = deque(maxlen=20)
         self._short: deque[tuple[float, str | None, int]] = deque(maxlen=20)
-        self._pids: dict[str | None, set[int]] = {}
+        self._pids: dict[str | None, dict[int, float]] = {}
+        """The processes of a life, and when each was last seen."""
 
     def begin(self, inv: str | None) -> None:
         """A new life: those of the last one are kept."""
         for kept in (self._counted, self._pids):
             for old in list(kept)[:-1]:
                 del kept[old]
-        self._pids[inv] = set()
+        self._pids[inv] = {}
 
     def see_procs(self, o: Procs, inv: str | None) -> None:
         """Take in which processes belong to the life."""
-        self._pids.setdefault(inv, set()).update(p.pid for p in o.procs)
+        seen = {pid: t for pid, t in self._pids.get(inv, {}).items() if o.t - t <= SEEN_S}
+        self._pids[inv] = seen | {p.pid: o.t for p in o.procs}
 
     def see_cgroup(self, o: Cgroup, inv: str | None) -> None:
         """Take in the unit's counter. A life's first look only says where it stands."""
@@ -63,9 +67,9 @@ class Kills:
             pids: the processes that died; None: any of this life.
             guess: whether it may be inferred, since nothing else explains the death.
         """
-        own = self._pids.get(inv, set())
+        own = self._pids.get(inv, {})
         for t, fact in self._kernel:
-            if fact.pid in (own if pids is None else pids) and at - BEFORE_S <= t <= at + LATE_S:
+            if fact.pid in (own.keys() if pids is None else pids) and at - BEFORE_S <= t <= at + LATE_S:
                 return f"{BY_KERNEL} ({'its control group was at its limit' if fact.limited else 'the host had none left'})"
         if any(life == inv and at - BEFORE_S <= t <= at + LATE_S for t, life in self._rises):
             return BY_KERNEL
