@@ -387,9 +387,10 @@ async def test_a_bus_that_is_away_is_news_only_after_a_while(made: Made) -> None
 
 
 def test_processes_on_a_gpu_are_told_apart() -> None:
-    ours = Path("/proc/self/cgroup").read_text().splitlines()[-1].split(":", 2)[2]
-    seen = Gpu(t=0.0, ok=True, gpus=[GpuDevice(index=0, procs=[GpuProc(pid=os.getpid(), mem=1), GpuProc(pid=2**22 + 1, mem=1)])])
-    for own, others, want in ((ours, [], True), ("/elsewhere", [ours], None), ("/elsewhere", [], False), ("", [], False)):
-        (device,) = owned(seen, own, others).gpus
+    ours = "/system.slice/kimi.service"
+    cgroups = {7: f"1:name=systemd:{ours}\n0::{ours}/ranks\n".encode()}
+    seen = Gpu(t=0.0, ok=True, gpus=[GpuDevice(index=0, procs=[GpuProc(pid=7, mem=1), GpuProc(pid=8, mem=1)])])
+    for own, others, want in ((ours, [], True), ("/elsewhere", [ours, ""], None), ("/elsewhere", [""], False), ("", [], False)):
+        (device,) = owned(seen, own, others, cgroups).gpus
         assert device.procs is not None
         assert [p.in_unit for p in device.procs] == [want, None], (own, others)

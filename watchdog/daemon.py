@@ -41,6 +41,7 @@ from watchdog.roster import Roster
 from watchdog.server import Server, owned
 from watchdog.single import TAKEN_S, TakenError, alone
 from watchdog.sources import Run, ended, running
+from watchdog.state import folders
 from watchdog.systemd import Bus
 from watchdog.watch import Watch
 from watchdog.worker import BusyError, Worker
@@ -60,13 +61,6 @@ READ_LIMIT_S = 5.0
 STOP_LIMIT_S = 2.0
 LAST_FLUSH_S = 1.0
 KEYS_LIMIT_S = 3.0
-
-
-def folders(whole: config.Config) -> tuple[Path, Path]:
-    """(state, runtime) folders: systemd's StateDirectory= and RuntimeDirectory= come before the configuration."""
-    state = os.environ.get("STATE_DIRECTORY", "").split(":")[0] or whole.daemon.state_dir
-    runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0] or whole.daemon.runtime_dir
-    return Path(state), Path(runtime)
 
 
 class Daemon:
@@ -100,6 +94,7 @@ class Daemon:
         self._ask_rights_now = asyncio.Event()
         self._self_source: SelfSource | None = None
         self._kernel: KernelSource | None = None
+        self._gpu: GpuSource | None = None
         self.people: People | None = None
         self._web: Web | None = None
         self._web_task: asyncio.Task[None] | None = None
@@ -243,7 +238,8 @@ class Daemon:
         if sources.deps:
             wanted.append(DepsSource(sources.deps, self.clock, self.bus))
         if sources.gpu != "off":
-            wanted.append(GpuSource(self.clock, sources, lambda _pid: None))
+            self._gpu = GpuSource(self.clock, sources)
+            wanted.append(self._gpu)
         self.roster.shared = [Run(source, self.clock, self._fan_out) for source in wanted]
         self._shared_task = self._tasks.create_task(running(self.roster.shared), name="shared sources")
 
@@ -285,9 +281,9 @@ class Daemon:
         """Hand an observation of the host, or of ourselves, to each server."""
         self._notice_gap(x.t)
         for server in self.servers.values():
-            if isinstance(x, Gpu):
-                others = [s.watch.target.cgroup for s in self.servers.values() if s is not server and s.watch.target.cgroup]
-                server.watch.take(owned(x, server.watch.target.cgroup, others))
+            if isinstance(x, Gpu) and self._gpu is not None:
+                others = [s.watch.target.cgroup for s in self.servers.values() if s is not server]
+                server.watch.take(owned(x, server.watch.target.cgroup, others, self._gpu.cgroups))
             elif isinstance(x, Self):
                 server.watch.take(msgspec.structs.replace(x, **msgspec.structs.asdict(server.senses(self.bus, self._bus_ok()))))
             else:

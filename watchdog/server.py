@@ -1,17 +1,15 @@
 """One watched server inside the daemon: its sources, its watch, and who acts for it."""
 
 import asyncio
-from collections.abc import Iterable
-from pathlib import Path
-
-import msgspec
+from collections.abc import Iterable, Mapping
 
 from watchdog import config
 from watchdog.learning import Learner
-from watchdog.observation import Gpu, GpuDevice, GpuProc, Observation, Probe, Unit
-from watchdog.observe.cgroup import Cgroups
+from watchdog.observation import Gpu, Observation, Probe, Unit
+from watchdog.observe.cgroup import Cgroups, contains
 from watchdog.observe.endpoint import EndpointSource
 from watchdog.observe.engine_info import EngineInfoSource
+from watchdog.observe.gpu import told_apart
 from watchdog.observe.journal import JournalSource
 from watchdog.observe.memory import CgroupSource
 from watchdog.observe.myself import Senses
@@ -99,32 +97,23 @@ class Server:
         )
 
 
-def owned(x: Gpu, own: str, others: Iterable[str]) -> Gpu:
-    """The same GPUs, their processes told apart: of the cgroup `own`, of another watched server (unknown), or a stranger's."""
+def owned(x: Gpu, own: str, others: Iterable[str], cgroups: Mapping[int, bytes]) -> Gpu:
+    """The same GPUs, their processes told apart: of the cgroup `own`, of another watched server (unknown), or a stranger's.
+
+    Args:
+        x: the GPUs.
+        own: the server's cgroup; "" while it has none.
+        others: those of the other servers.
+        cgroups: /proc/PID/cgroup of the processes, by pid.
+    """
     others = list(others)
 
-    def whose(p: GpuProc) -> GpuProc:
-        paths = _cgroups_of(p.pid)
-        if paths is None:
-            return p
-        mine = bool(own) and any(_below(path, own) for path in paths)
-        neighbour = any(_below(path, other) for path in paths for other in others)
-        return msgspec.structs.replace(p, in_unit=True if mine else None if neighbour else False)
+    def whose(pid: int) -> bool | None:
+        text = cgroups.get(pid)
+        if text is None:
+            return None
+        if contains(own, text):
+            return True
+        return None if any(contains(other, text) for other in others) else False
 
-    def seen(g: GpuDevice) -> GpuDevice:
-        return g if not g.procs else msgspec.structs.replace(g, procs=[whose(p) for p in g.procs])
-
-    return msgspec.structs.replace(x, gpus=[seen(g) for g in x.gpus])
-
-
-def _below(path: str, cgroup: str) -> bool:
-    return path == cgroup or path.startswith(f"{cgroup}/")
-
-
-def _cgroups_of(pid: int) -> list[str] | None:
-    """The cgroups of a process (cgroups(7)), one for each hierarchy; None if it is gone or hidden."""
-    try:
-        text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
+    return told_apart(x, whose)

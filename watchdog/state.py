@@ -5,13 +5,14 @@ moment leaves the old file or the new one. Moments are on the daemon's clock, wh
 shifted when they are read, by the boot clock within a boot and by the wall clock over a reboot.
 """
 
+import os
 import time
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from watchdog import durable, regular
+from watchdog import config, durable, regular
 from watchdog.clock import Clock
 from watchdog.incidents import Incident
 from watchdog.judge.facts.learned import Learned
@@ -101,6 +102,13 @@ class Saved(msgspec.Struct, kw_only=True):
             self.under_way.t += seconds
         for incident in self.incidents:
             incident.shift(seconds)
+
+
+def folders(whole: config.Config) -> tuple[Path, Path]:
+    """(state, runtime) folders: systemd's StateDirectory= and RuntimeDirectory= come before the configuration."""
+    state = os.environ.get("STATE_DIRECTORY", "").split(":")[0] or whole.daemon.state_dir
+    runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0] or whole.daemon.runtime_dir
+    return Path(state), Path(runtime)
 
 
 def boot_id() -> str:

@@ -5,6 +5,7 @@ import contextlib
 import os
 import resource
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.nvml.build import FakeNvml, build
 from watchdog.clock import BootClock
 from watchdog.config import Sources
 from watchdog.observation import Gpu, decode, encode
+from watchdog.observe import files
 from watchdog.observe import gpu as gpu_module
 from watchdog.observe.gpu import GpuSource, Helper
 from watchdog.observe.source import Emit
@@ -67,8 +69,8 @@ def sources(**changes: object) -> Sources:
     return Sources(**{"gpu_interval_s": INTERVAL, "gpu_limit_s": LIMIT} | changes)  # type: ignore[arg-type]
 
 
-def make(nvml: FakeNvml, **changes: object) -> GpuSource:
-    return GpuSource(BootClock(), sources(**changes), {4994: True, 77: False}.get, nvml.environment)
+def make(nvml: FakeNvml, proc: Path = Path("/proc"), **changes: object) -> GpuSource:
+    return GpuSource(BootClock(), sources(**changes), nvml.environment, proc)
 
 
 @contextlib.asynccontextmanager
@@ -126,14 +128,43 @@ async def test_a_healthy_round_has_every_field(nvml: FakeNvml) -> None:
     assert first.throttle == ["sw_power_cap"] and first.throttle_s == {"power": 12.5, "thermal": 0.0}
     assert first.ecc_uncorrected == 0 and first.retired_pending is False
     assert first.fabric == "completed" and first.nvlinks_down == 0 and first.mig is False
-    assert first.procs and [(p.pid, p.mem, p.in_unit) for p in first.procs] == [(4994, 93_651_468_288, True)]
+    assert first.procs and [(p.pid, p.mem, p.in_unit) for p in first.procs] == [(4994, 93_651_468_288, None)]
     assert second.throttle == ["hw_slowdown", "sw_thermal", "hw_thermal"] and second.throttle_s == {
         "power": 12.5,
         "thermal": 90.0,
     }
     assert second.nvlinks_down == 2
-    assert second.procs and [(p.pid, p.mem, p.in_unit) for p in second.procs] == [(4994, 93_651_468_288, True), (77, None, False)]
+    assert second.procs and [(p.pid, p.mem) for p in second.procs] == [(4994, 93_651_468_288), (77, None)]
     assert decode(encode(got)) == got
+
+
+async def test_whose_the_processes_are_is_read_once_beside_the_event_loop(
+    nvml: FakeNvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml.set(gpu1__procs=2, gpu1__proc1__pid=77)
+    ours, theirs = tmp_path / "4994/cgroup", tmp_path / "77/cgroup"
+    ours.parent.mkdir()
+    theirs.parent.mkdir()
+    ours.write_bytes(b"0::/system.slice/kimi.service\n")
+    asked: list[str] = []
+
+    def read(path: Path) -> bytes | None:
+        asked.append(f"{path.parent.name} {threading.current_thread() is threading.main_thread()}")
+        return files.read(path)
+
+    monkeypatch.setattr(gpu_module, "read", read)
+    async with watching(make(nvml, proc=tmp_path)) as w:
+        await w.until(lambda g: g.ok)
+        assert w.source.cgroups == {4994: b"0::/system.slice/kimi.service\n"}
+        assert sorted(asked[:2]) == ["4994 False", "77 False"], "once, though eight GPUs have it"
+
+        monkeypatch.setattr(gpu_module, "USERS_LIMIT_S", 0.1)
+        os.mkfifo(theirs)  # a file that does not answer
+        await w.until(lambda g: g.ok and not w.source.cgroups)
+        with theirs.open("wb"):
+            pass  # it does again
+        theirs.unlink()
+        await w.until(lambda g: g.ok and 4994 in w.source.cgroups)
 
 
 async def test_what_a_card_does_not_support_is_null(nvml: FakeNvml) -> None:
@@ -307,7 +338,7 @@ async def test_errors_of_the_initialisation(nvml: FakeNvml, code: int, word: str
 
 
 async def test_without_a_library_it_asks_rarely_and_goes_on_beating(tmp_path: Path) -> None:
-    source = GpuSource(BootClock(), sources(gpu_interval_s=0.1), lambda pid: None, {"LD_LIBRARY_PATH": str(tmp_path)})
+    source = GpuSource(BootClock(), sources(gpu_interval_s=0.1), {"LD_LIBRARY_PATH": str(tmp_path)})
     async with watching(source) as w:
         assert (await w.until(lambda g: True)).error == "no_driver"
         assert source.helper_pid is None, "nothing is kept running on a host without GPUs"
@@ -332,7 +363,7 @@ async def test_nonsense_from_the_helper_is_survived(tmp_path: Path, monkeypatch:
     script.write_text(f"import sys\nfor _ in sys.stdin:\n    print({said!r}, flush=True)\n")
     monkeypatch.setattr(gpu_module, "HELPER", script)
     monkeypatch.setattr(gpu_module, "MAX_ANSWER", 1000)
-    async with watching(GpuSource(BootClock(), sources(), lambda pid: None)) as w:
+    async with watching(GpuSource(BootClock(), sources())) as w:
         assert "nonsense" in ((await w.until(lambda g: True)).error or "")
 
 
@@ -357,7 +388,7 @@ import asyncio
 from watchdog.clock import BootClock
 from watchdog.config import Sources
 from watchdog.observe.gpu import GpuSource
-source = GpuSource(BootClock(), Sources(gpu_interval_s=0.1, gpu_limit_s=0.4), lambda pid: None, {nvml.environment!r})
+source = GpuSource(BootClock(), Sources(gpu_interval_s=0.1, gpu_limit_s=0.4), {nvml.environment!r})
 asyncio.run(source.run(lambda o: print(source.helper_pid, flush=True), lambda: None))
 """
     root = Path(__file__).parents[2]

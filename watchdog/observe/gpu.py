@@ -20,7 +20,9 @@ import msgspec
 from watchdog import config
 from watchdog.clock import Clock
 from watchdog.observation import Gpu, GpuDevice
+from watchdog.observe.files import read
 from watchdog.observe.source import Beat, Emit
+from watchdog.worker import BusyError, Worker
 
 HELPER = Path(__file__).with_name("nvml_helper.py")
 MAX_ANSWER = 4 << 20
@@ -32,6 +34,9 @@ KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 PATIENCE = 3
 """A silent helper is killed after so many `gpu_limit_s`: the first question initialises the driver, which is slow without
 nvidia-persistenced."""
+
+USERS_LIMIT_S = 1.0
+"""So long the cgroups of the processes on the GPUs are waited for, in seconds."""
 
 RETRY = 3
 RARELY = 60
@@ -149,8 +154,11 @@ class GpuSource:
     Args:
         clock: the program's clock.
         sources: intervals and limits.
-        in_unit: whether a process (by pid) belongs to the watched server; None: unknown.
         environment: variables for the helper beside PATH, LD_LIBRARY_PATH and PYTHONPATH.
+        proc: the root of procfs.
+
+    Attributes:
+        cgroups: /proc/PID/cgroup of the processes in the last observation, by pid, as far as it could be read.
     """
 
     name = "gpu"
@@ -160,16 +168,18 @@ class GpuSource:
         self,
         clock: Clock,
         sources: config.Sources,
-        in_unit: Callable[[int], bool | None],
         environment: Mapping[str, str] | None = None,
+        proc: Path = Path("/proc"),
     ) -> None:
         self._clock = clock
         self._sources = sources
-        self._in_unit = in_unit
+        self.cgroups: Mapping[int, bytes] = {}
+        self._proc = proc
+        self._worker = Worker("gpu users")
         self._environment = {k: os.environ[k] for k in KEPT if k in os.environ} | {"LC_ALL": "C.UTF-8"} | dict(environment or {})
         self._helper: Helper | None = None
         self._doomed: Helper | None = None
-        self.period_s = sources.gpu_interval_s + sources.gpu_limit_s
+        self.period_s = sources.gpu_interval_s + sources.gpu_limit_s + USERS_LIMIT_S
         self._most = 0
         """The largest number of GPUs seen: so many are expected where `gpus_expected` is 0."""
 
@@ -197,7 +207,7 @@ class GpuSource:
             await self._drop()
 
     async def _look(self) -> Gpu:
-        """One observation; takes at most `gpu_limit_s`, and a little where a helper has to be ended."""
+        """One observation; takes at most `gpu_limit_s` and `USERS_LIMIT_S`, and a little where a helper has to be ended."""
         if self._doomed is not None:
             if not self._doomed.ended():
                 return self._failed("driver_timeout")
@@ -223,11 +233,12 @@ class GpuSource:
         if answer.error is not None:
             await self._drop()
         self._most = max(self._most, answer.count or 0, len(answer.gpus))
+        self.cgroups = await self._users(answer.gpus)
         return Gpu(
             t=self._clock.now(),
             ok=answer.error is None,
             error=answer.error,
-            gpus=[self._with_units(gpu) for gpu in answer.gpus],
+            gpus=answer.gpus,
             expected=self._expected(),
         )
 
@@ -237,17 +248,32 @@ class GpuSource:
         if helper is not None and not await helper.close():
             self._doomed = helper
 
-    def _with_units(self, gpu: GpuDevice) -> GpuDevice:
-        if not gpu.procs:
-            return gpu
-        procs = [msgspec.structs.replace(p, in_unit=self._in_unit(p.pid)) for p in gpu.procs]
-        return msgspec.structs.replace(gpu, procs=procs)
+    async def _users(self, gpus: list[GpuDevice]) -> Mapping[int, bytes]:
+        """To which cgroups the processes on the GPUs belong. They may be anybody's, and their files are read once for all."""
+        pids = {p.pid for g in gpus for p in g.procs or ()}
+        if not pids:
+            return {}
+        try:
+            found = await self._worker.call(lambda: {pid: read(self._proc / str(pid) / "cgroup") for pid in pids}, USERS_LIMIT_S)
+        except (TimeoutError, BusyError):
+            return {}
+        return {pid: text for pid, text in found.items() if text}
 
     def _failed(self, error: str) -> Gpu:
         return Gpu(t=self._clock.now(), ok=False, error=error, expected=self._expected())
 
     def _expected(self) -> int | None:
         return self._sources.gpus_expected or self._most or None
+
+
+def told_apart(x: Gpu, whose: Callable[[int], bool | None]) -> Gpu:
+    """The same GPUs; of each process it is said whether it belongs to the watched server (by its pid; None: unknown)."""
+
+    def seen(g: GpuDevice) -> GpuDevice:
+        procs = [msgspec.structs.replace(p, in_unit=whose(p.pid)) for p in g.procs or ()]
+        return msgspec.structs.replace(g, procs=procs) if procs else g
+
+    return msgspec.structs.replace(x, gpus=[seen(g) for g in x.gpus])
 
 
 def _pause(error: str | None) -> int:

@@ -23,7 +23,7 @@ from watchdog.observe.canary import Canary
 from watchdog.observe.cgroup import Cgroups
 from watchdog.observe.deps import DepsSource
 from watchdog.observe.engine_info import EngineInfoSource
-from watchdog.observe.gpu import GpuSource
+from watchdog.observe.gpu import USERS_LIMIT_S, GpuSource, told_apart
 from watchdog.observe.journal import JournalSource
 from watchdog.observe.journal_reader import JournalError, JournalReader
 from watchdog.observe.memory import CgroupSource, HostSource
@@ -161,7 +161,7 @@ class Gatherer:
             first(DepsSource(sources.deps, self._clock, self._bus), Deps, LOOK_LIMIT_S)
             if sources.deps and seen.no_systemd is None
             else nothing(),
-            first(GpuSource(self._clock, sources, lambda pid: pid in pids if pids else None), Gpu, sources.gpu_limit_s + 1.0)
+            first(GpuSource(self._clock, sources), Gpu, sources.gpu_limit_s + USERS_LIMIT_S + 1.0)
             if sources.gpu != "off"
             else nothing(),
         ]
@@ -171,7 +171,7 @@ class Gatherer:
             elif isinstance(found, Deps):
                 seen.deps = found
             elif isinstance(found, Gpu):
-                seen.gpu = found
+                seen.gpu = told_apart(found, lambda pid: pid in pids if pids else None)
 
     async def _processes(self, target: Target, seen: Seen) -> None:
         if target.cgroup:
