@@ -4,16 +4,15 @@ from msgspec import structs
 
 from watchdog.judge import motion
 from watchdog.judge.facts import Facts
-from watchdog.judge.facts.devices import FRESH_S, Devices
+from watchdog.judge.facts.devices import FRESH_S, POLLS, Devices
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.units import GIB
 from watchdog.units import format_gib as gib
 from watchdog.wording import counted, span
 
 VIOLATED = 0.2
 """Thermal violation time: such a part of the last minutes is worth a word."""
-POLLS = 2
-"""A GPU must be gone in so many rounds: one round after a boot may miss it."""
 FABRIC_S = 120.0
 """The fabric's state is asked for once a minute, and fails for a moment after each boot."""
 FABRIC_ADVICE = (
@@ -22,7 +21,6 @@ FABRIC_ADVICE = (
 )
 SLOW_S = 300.0
 """A driver that has not answered for so long is not slow."""
-GIB = 1024**3
 
 
 UNREAD = {

@@ -53,7 +53,8 @@ class Target:
         known: whether the unit has been looked at; until then the five before it say nothing.
         hold: why active probes that cost the server something are to be skipped now: "starting", "paused", "traffic"; None: ask.
         alone: False while requests of others are known to be in the engine.
-        crowded: True while requests are known to wait in its queue, or were turned away of late: no canary stands behind them.
+        crowded: True while requests are known to wait in its queue, or were turned away of late: then traffic alone
+            does not bring a canary that has been put off for long.
         args: its launch arguments, as far as they are known; they tell which model it has.
         closer: True for the first minutes after a restart, and while something looks ill: ask at a shorter interval.
     """

@@ -1,4 +1,4 @@
-"""Does the server still say the right thing? Judged by its canaries' answers, against the answers it gave before."""
+"""Folds what canaries were answered: the grades of their texts, runs of bad ones, errors."""
 
 from collections import Counter, deque
 from itertools import pairwise

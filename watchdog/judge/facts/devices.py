@@ -1,4 +1,4 @@
-"""GPUs and their driver: what they are worth as evidence, and when they make a restart useless."""
+"""Folds what NVML and the kernel say of GPUs and their driver."""
 
 from collections import deque
 
@@ -6,12 +6,12 @@ from watchdog.judge import kernel_lines, throttling
 from watchdog.judge.facts.trend import Series
 from watchdog.judge.kernel_lines import KernelFact, Kind
 from watchdog.observation import Gpu, GpuDevice, GpuProc, Kernel
+from watchdog.units import GIB
 from watchdog.wording import counted
 
 FRESH_S = 30.0
 POLLS = 2
 """A GPU must be gone in so many rounds: one round after a boot may miss it."""
-GIB = 1024**3
 FABRIC = "fabricmanager"
 """Part of the name of the unit that brings up the fabric of NVSwitches."""
 

@@ -1,4 +1,4 @@
-"""The processes of the server: is every rank still there, does one die and not end, is a compiler at work?"""
+"""Folds looks at the processes of the unit: which were there, which are missed, what they use of the CPU."""
 
 import re
 from collections.abc import Sequence

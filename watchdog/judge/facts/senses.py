@@ -1,4 +1,4 @@
-"""Are we blind? What the daemon says of itself, and what journald says it lost."""
+"""Folds what the daemon says of its own sources and pauses, and what journald says it lost."""
 
 from watchdog.observation import Self
 

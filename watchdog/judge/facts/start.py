@@ -1,4 +1,4 @@
-"""Starting or stuck? A deadline on progress, not on total time."""
+"""Folds the signs of progress of a start, whatever shows them."""
 
 import re
 from collections.abc import Mapping
