@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.observe.talker import Script, Talker, reply, says, stream, talking
+from watchdog import config
 from watchdog.observation import OUTCOMES
 from watchdog.observe.access import Access
 from watchdog.observe.http import BODY_CAP, Exchange, Limits, Request, exchange
@@ -170,3 +171,26 @@ async def test_any_bytes_are_an_outcome(head: bytes, rest: bytes) -> None:
         got = await ask(talker)
     assert got.outcome in OUTCOMES
     assert (got.detail is None) == (got.outcome == "ok") or got.outcome == "status"
+
+
+async def test_what_the_taker_raises_is_raised_whatever_it_is() -> None:
+    """A ValueError of ours would else be called an answer that is not HTTP."""
+
+    def take(_: bytes) -> bool:
+        raise ValueError("of our own")
+
+    async with talking(says(stream(b"data: x\n\n"))) as talker:
+        with pytest.raises(ValueError, match="of our own"):
+            await exchange(Access(talker.server()), Request("GET", "/health", LIMITS, take=take))
+
+
+async def test_no_fault_of_ours_is_raised_or_laid_upon_the_server() -> None:
+    access = Access(config.Server(name="k", unit="k.service"))
+
+    async def opened(_: str) -> None:
+        raise RuntimeError("no more of it")
+
+    access.opened = opened  # type: ignore[method-assign,assignment]
+    got = await exchange(access, Request("GET", "/health", LIMITS))
+    assert (got.outcome, got.why) == ("skipped", "config")
+    assert got.detail == "asking failed (RuntimeError: no more of it): a fault of sglang-watchdog, please report it"

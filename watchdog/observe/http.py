@@ -84,11 +84,13 @@ async def exchange(access: Access, request: Request) -> Exchange:
     begun = loop.time()
     result = Exchange()
     limits = request.limits
+    faults: list[Exception] = []
+    take = None if request.take is None else _kept_apart(request.take, faults)
     try:
         credentials = await access.opened(request.path)
         begun = loop.time()  # what our own files take is not the server's time
         async with asyncio.timeout(limits.total_s):
-            await _exchange(access.base, credentials, request, result, begun)
+            await _exchange(access.base, credentials, msgspec.structs.replace(request, take=take), result, begun)
     except AccessError as e:
         result.failed("skipped", str(e))
         result.why = "config"
@@ -100,10 +102,28 @@ async def exchange(access: Access, request: Request) -> Exchange:
             result.failed("timeout", f"connected, but {why} within {limits.total_s:g} s")
         else:
             result.failed("timeout", f"the answer began after {result.first_s:.2f} s but did not end within {limits.total_s:g} s")
+    except Exception as e:  # noqa: BLE001  # of whatever is left, the server is innocent
+        result.failed("skipped", f"asking failed ({type(e).__name__}: {e}): a fault of sglang-watchdog, please report it")
+        result.why = "config"
+    if faults:
+        raise faults[0]
     result.total_s = round(loop.time() - begun, 4)
     result.detail = shortened(access.redacted(result.detail)) if result.detail else None
     result.body = access.redacted(result.body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return result
+
+
+def _kept_apart(take: Callable[[bytes], bool], faults: list[Exception]) -> Callable[[bytes], bool]:
+    """`take`, with what it raises put into `faults`, so that it is not mistaken for a fault of the connection."""
+
+    def kept(piece: bytes) -> bool:
+        try:
+            return take(piece)
+        except Exception as e:  # noqa: BLE001  # it is raised once the connection is closed
+            faults.append(e)
+            return True
+
+    return kept
 
 
 def shortened(text: str) -> str:
