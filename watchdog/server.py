@@ -58,9 +58,9 @@ class Server:
             CgroupSource(target, clock, settings, cgroups),
             EngineInfoSource(target, clock, cgroups),
         ]
-        self.endpoint = self._port = None
+        asked, self.endpoint, self._port = self.endpoint, None, None
         if target.server.endpoint:
-            self.endpoint = EndpointSource(target, clock)
+            self.endpoint = EndpointSource(target, clock, before=asked)
             self._port = PortSource(target, clock, cgroups)
             wanted += [self.endpoint, self._port]
             if target.server.metrics.enabled:

@@ -3,11 +3,12 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from tests.observe.talker import Script, Talker, reply, says, talking
 from tests.observe.test_canary import PARIS
-from watchdog.clock import BootClock
+from watchdog.clock import BootClock, FakeClock
 from watchdog.observation import Observation, Probe
 from watchdog.observe import endpoint, pace
 from watchdog.observe.endpoint import EndpointSource
@@ -299,3 +300,52 @@ async def test_nothing_is_left_open_when_it_is_cancelled() -> None:
             await w.until(lambda: talker.open == 2)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not [t for t in others if "canary" in repr(t).lower() and "talker" not in repr(t)]
+
+
+class Reloaded:
+    """One source after the other for one server, on a clock that stands still: nothing is due a second time."""
+
+    def __init__(self, talker: Talker) -> None:
+        self.talker = talker
+        self.clock = FakeClock()
+        self.target = Target(talker.server(probe={**FAST, "chat_per_hour": 2}))
+        self.target.inv = "life1"
+        self.source: EndpointSource | None = None
+
+    async def asked(self) -> list[str]:
+        """What is asked by the next source, until it has nothing left to ask."""
+        self.source = EndpointSource(self.target, self.clock, random.Random(1), before=self.source)
+        seen: list[str] = []
+        beats = 0
+
+        def beat() -> None:
+            nonlocal beats
+            beats += 1
+
+        def emit(x: Observation) -> None:
+            nonlocal beats
+            assert isinstance(x, Probe)
+            seen.append(f"{x.probe} {x.why or x.outcome}")
+            beats = 0
+
+        task = asyncio.create_task(self.source.run(emit, beat))
+        async with asyncio.timeout(10):
+            while beats < 6 or any(lane._flying for lane in self.source._lanes.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return sorted(seen)
+
+
+async def test_a_reload_asks_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "FIRST_S", dict.fromkeys(endpoint.FIRST_S, 0.0))
+    async with talking(serving()) as talker:
+        one = Reloaded(talker)
+        everything = ["chat ok", "health ok", "models ok", "ready ok"]
+        assert await one.asked() == everything
+        assert await one.asked() == [], "the paces go on"
+        assert one.source is not None and one.source.canary.learned_model == "kimi-k2.5"
+        one.target.server = msgspec.structs.replace(one.target.server, model="kimi-k2.5")
+        assert await one.asked() == everything, "something else is asked"
+        one.target.inv = "life2"
+        assert await one.asked() == ["chat budget", *everything[1:]], "a new life, and still the same hour"

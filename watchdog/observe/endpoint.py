@@ -11,6 +11,7 @@ import random
 
 import msgspec
 
+from watchdog import config
 from watchdog.clock import Clock
 from watchdog.observation import Probe
 from watchdog.observe.canary import Canary
@@ -41,19 +42,27 @@ class EndpointSource:
         target: the server, and what the daemon says of it.
         clock: the program's clock.
         rng: of jitter and nonces; a test gives a seeded one.
+        before: the source that this one follows, at a reload: what it asked of the server counts. The paces go on too, and the
+            name of the model stays learnt, unless something else is to be asked now.
     """
 
     name = "endpoint"
     mandatory = False
     period_s = 10.0
 
-    def __init__(self, target: Target, clock: Clock, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, target: Target, clock: Clock, rng: random.Random | None = None, before: "EndpointSource | None" = None
+    ) -> None:
         self.target = target
         self.clock = clock
         self._rng = rng or random.Random()
         self.canary = Canary(target.server, self._rng, clock.now, lambda: target.args)
-        self.budget = Budget(target.server.probe.chat_per_hour)
+        self.budget: Budget = Budget(target.server.probe.chat_per_hour, None if before is None else before.budget)
         self._lanes = {kinds: _Lane(self, kinds) for kinds in (CHEAP, COSTLY)}
+        if before is not None and _asks(before.canary.server) == _asks(target.server):
+            self.canary.learned_model = before.canary.learned_model
+            for kinds, lane in self._lanes.items():
+                lane.go_on(before._lanes[kinds])
         self._emit: Emit | None = None
 
     async def run(self, emit: Emit, beat: Beat) -> None:
@@ -102,6 +111,11 @@ class EndpointSource:
         return Pace(self.interval_s(kind), self._rng, self.first(kind), patient=kind == "prefix")
 
 
+def _asks(server: config.Server) -> tuple[object, ...]:
+    """Who is asked, and what."""
+    return server.base_url, server.api_key_file, server.ca_file, server.model, server.probe
+
+
 class _Lane:
     """Some kinds of probe, one at a time."""
 
@@ -112,14 +126,14 @@ class _Lane:
         self._flying: tuple[str, asyncio.Task[Probe]] | None = None
         self._paces: dict[str, Pace] = {}
         self._inv: str | None = None
+        self._begun = False
         self._beat: Beat = _quiet
 
     async def run(self, emit: Emit, beat: Beat) -> None:
         self._beat = beat
-        self._begin_life()
         while True:
             beat()
-            if self._of.target.inv != self._inv:
+            if not self._begun or self._of.target.inv != self._inv:
                 self._begin_life()
             kind = self._next_due()
             if kind is None:
@@ -131,6 +145,10 @@ class _Lane:
                     probe = await self._ask(kind)
                 if probe is not None:
                     emit(probe)
+
+    def go_on(self, before: "_Lane") -> None:
+        """Keep the pace of another one, which has ended."""
+        self._inv, self._paces, self._begun = before._inv, before._paces, before._begun
 
     async def now(self, kind: str, emit: Emit | None) -> Probe:
         if self._flying is not None and self._flying[0] == kind:
@@ -148,7 +166,7 @@ class _Lane:
 
     def _begin_life(self) -> None:
         """A new life of the server: nothing that was learnt of the old one holds."""
-        self._inv = self._of.target.inv
+        self._inv, self._begun = self._of.target.inv, True
         if "models" in self._kinds:
             self._of.canary.learned_model = None
         self._paces = {kind: self._of.pace(kind) for kind in self._kinds if self._of.wanted(kind)}

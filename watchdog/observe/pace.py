@@ -100,9 +100,10 @@ class Budget:
 
     WINDOW_S = 3600.0
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, before: "Budget | None" = None) -> None:
+        """At most `limit`, with what was spent of the one `before`."""
         self.limit = limit
-        self._spent: deque[float] = deque(maxlen=limit)
+        self._spent: deque[float] = deque(before._spent if before is not None else (), maxlen=limit)
 
     def left(self, now: float) -> bool:
         """Whether one more may be sent."""
