@@ -238,7 +238,7 @@ class Daemon:
         if sources.deps:
             wanted.append(DepsSource(sources.deps, self.clock, self.bus))
         if sources.gpu != "off":
-            self._gpu = GpuSource(self.clock, sources)
+            self._gpu = GpuSource(self.clock, sources, before=self._gpu)
             wanted.append(self._gpu)
         self.roster.shared = [Run(source, self.clock, self._fan_out) for source in wanted]
         self._shared_task = self._tasks.create_task(running(self.roster.shared), name="shared sources")

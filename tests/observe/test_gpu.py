@@ -205,6 +205,17 @@ async def test_fabric_state(nvml: FakeNvml, state: int, status: int, word: str |
         assert (await w.until(lambda g: g.ok)).gpus[0].fabric == word
 
 
+async def test_a_reload_forgets_no_gpu_that_was_there(nvml: FakeNvml) -> None:
+    nvml.set(count=2)
+    before = make(nvml)
+    async with watching(before) as w:
+        assert (await w.until(lambda g: g.ok)).expected == 2
+    nvml.set(count=1)
+    async with watching(GpuSource(BootClock(), sources(), nvml.environment, before=before)) as w:
+        got = await w.until(lambda g: g.ok)
+    assert (len(got.gpus), got.expected) == (1, 2)
+
+
 async def test_mig_is_told(nvml: FakeNvml) -> None:
     nvml.set(count=2, gpu1__mig=1, **{f"gpu1__{RUNNING}__error": NOT_SUPPORTED})
     async with watching(make(nvml)) as w:

@@ -156,6 +156,7 @@ class GpuSource:
         sources: intervals and limits.
         environment: variables for the helper beside PATH, LD_LIBRARY_PATH and PYTHONPATH.
         proc: the root of procfs.
+        before: the source that this one follows, at a reload: so many GPUs as it has seen are expected still.
 
     Attributes:
         cgroups: /proc/PID/cgroup of the processes in the last observation, by pid, as far as it could be read.
@@ -170,6 +171,7 @@ class GpuSource:
         sources: config.Sources,
         environment: Mapping[str, str] | None = None,
         proc: Path = Path("/proc"),
+        before: "GpuSource | None" = None,
     ) -> None:
         self._clock = clock
         self._sources = sources
@@ -180,7 +182,7 @@ class GpuSource:
         self._helper: Helper | None = None
         self._doomed: Helper | None = None
         self.period_s = sources.gpu_interval_s + sources.gpu_limit_s + USERS_LIMIT_S
-        self._most = 0
+        self._most: int = 0 if before is None else before._most
         """The largest number of GPUs seen: so many are expected where `gpus_expected` is 0."""
 
     @property
