@@ -8,10 +8,10 @@ from msgspec import structs
 
 from watchdog.config import Restarting
 from watchdog.judge import deeds, outage, senses
-from watchdog.judge.decide import decide, stand_down
+from watchdog.judge.decide import Guard, barriers, decide, stand_down
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.facts import Facts
-from watchdog.judge.ledger import Ledger, Ordered
+from watchdog.judge.ledger import Ledger, Ordered, Refused
 from watchdog.judge.verdict import Action, Call, Intent, Severity, Status, Verdict, Want
 from watchdog.observation import Acted, Answer, Job, Log, Observation, Operator, Probe, Self, Unit
 
@@ -33,9 +33,9 @@ def facts(*seen: Observation) -> Facts:
     return f
 
 
-def decided(f: Facts, *calls: Call, ledger: Ledger | None = None, now: float = 1000.0) -> list[Intent]:
+def decided(f: Facts, *calls: Call, ledger: Ledger | None = None, now: float = 1000.0, dry: bool = False) -> list[Intent]:
     ill = Verdict(type="SchedulerProgressing", status=Status.FALSE, reason="Hung", message="Hung.", calls=calls)
-    return decide(f, [ill], ledger if ledger is not None else Ledger(), POLICY, now)
+    return decide(f, [ill], ledger if ledger is not None else Ledger(), POLICY, now, dry=dry)
 
 
 def actions(intents: list[Intent]) -> list[str]:
@@ -270,6 +270,46 @@ def test_repaired_lifts_what_a_restart_in_vain_has_latched() -> None:
 def test_a_new_life_forgets_the_refusals_of_the_old_one() -> None:
     engine = hung(Self(t=1.0), acted(6.0, "refused"))
     assert ordered(engine, unit(7.0, inv=NEXT)) == [7.0]
+
+
+def test_what_was_only_said_spends_nothing_and_condemns_no_life_once_we_act() -> None:
+    """A reload from observe to act, at a server that hangs: it is restarted."""
+    ledger, f = Ledger(), facts()
+
+    def at(now: float, *, dry: bool) -> list[str]:
+        return [i for i in actions(decided(f, HUNG, ledger=ledger, now=now, dry=dry)) if i != "diagnose"]
+
+    f.see(unit(1000.0, inv="c" * 32))
+    assert at(1000.0, dry=True) == ["restart"]
+    assert at(1100.0, dry=True) == [], "said once"
+    f.see(unit(5000.0, inv=NEXT))
+    assert at(5000.0, dry=True) == ["restart"]
+    assert len(ledger.restarts) == POLICY.budget, "looking on, it says what it would do: the budget is spent"
+    assert at(5100.0, dry=False) == ["restart"]
+    assert [(r.t, r.dry) for r in ledger.restarts] == [(5100.0, False)]
+    assert at(5105.0, dry=False) == [], "that one was ordered"
+
+
+def test_what_was_ordered_in_earnest_still_counts_for_one_who_looks_on_and_acts_again() -> None:
+    ledger, f = Ledger(), facts()
+    assert actions(decided(f, HUNG, ledger=ledger)) == ["diagnose", "restart"]
+    for now, dry in ((1010.0, True), (1020.0, False)):
+        assert decided(f, HUNG, ledger=ledger, now=now, dry=dry) == []
+    assert (len(ledger.restarts), ledger.condemned) == (1, INV)
+
+
+def test_the_guards_stand_in_the_order_of_the_policy() -> None:
+    """All at once: who asks for the first is told the first, and Guard lists them as they are looked at."""
+    stopping = unit(2.0, active="deactivating", sub="stop-sigterm")
+    f = facts(Self(t=990.0, control_probe="failed"), Operator(t=1.0, action="pause"), stopping)
+    ledger = Ledger(
+        restarts=[Ordered(t=900.0 + i, reason="SchedulerHung", inv=INV) for i in range(POLICY.budget)],
+        condemned=INV,
+        condemned_at=990.0,
+        refused=Refused(t=995.0, inv=INV),
+    )
+    assert [b.guard for b in barriers(f, [HUNG, VETO], ledger, POLICY, 1000.0)] == list(Guard)
+    assert list(barriers(facts(), [HUNG], Ledger(), POLICY, 1000.0)) == []
 
 
 def test_the_back_off_waits() -> None:

@@ -7,10 +7,12 @@ import pytest
 
 from tests.web.site import LIFE, make_watch, serve, source, start
 from watchdog.clock import FakeClock
+from watchdog.judge.decide import Barrier, Guard
 from watchdog.judge.verdict import Call, Condition, Severity, Status, Verdict, Want
 from watchdog.observation import Acted, Operator, Unit
 from watchdog.state import UnderWay
 from watchdog.watch import Watch
+from watchdog.web import outlook as outlook_module
 from watchdog.web.outlook import outlook
 from watchdog.web.page import Page
 
@@ -21,6 +23,9 @@ LOST = Call(
 )
 HOT = Call(want=Want.ALERT, reason="GpuThrottled", message="GPU 3 is hot.", severity=Severity.WARNING, advice="Look at the fans.")
 LEAK = msgspec.structs.replace(HOT, want=Want.PLAN_RESTART, reason="MemoryLeak", advice="Restart it by night.")
+
+
+DID_RESTART = "The watchdog restarts the unit now, after it has saved evidence."
 
 
 def ill(folder: Path, monkeypatch: pytest.MonkeyPatch, *calls: Call, mode: str = "act") -> Watch:
@@ -114,9 +119,19 @@ def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     ledger.repaired(now, over=True)
     assert "2 restarts within 6 h are the limit" in told(watch)[0]
     ledger.restarts.clear()
-    watch.take(Acted(t=now, inv=watch.target.inv, action="restart", result="refused", detail="not restarted: no right."))
+    ledger.order(now, "SchedulerHung", LIFE, policy)
+    watch.take(
+        Acted(
+            t=now,
+            inv=watch.target.inv,
+            action="restart",
+            result="refused",
+            reason="SchedulerHung",
+            detail="not restarted: no right.",
+        )
+    )
     watch.engine.conditions[HANGS.type] = HANGS
-    assert told(watch)[0] == "The watchdog was refused the restart, and orders it again: no right."
+    assert told(watch)[0] == "The watchdog was refused the restart, and orders it again in 10 s: no right."
     watch.take(Operator(t=now, action="pause", reason="fabric"))
     watch.engine.conditions[HANGS.type] = HANGS
     assert told(watch)[0] == "The watchdog does nothing to the unit: paused by a person: fabric."
@@ -126,6 +141,40 @@ def test_while_its_memory_is_not_read_nothing_is_promised(tmp_path: Path, monkey
     watch = ill(tmp_path, monkeypatch, HUNG)
     watch.unread = "a pause may stand in it"
     assert told(watch)[0] == "The watchdog does nothing to the unit: a pause may stand in it."
+
+
+@pytest.mark.parametrize("guard", Guard)
+def test_every_guard_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: Guard) -> None:
+    watch = ill(tmp_path, monkeypatch, HUNG)
+    monkeypatch.setattr(outlook_module, "barriers", lambda *_: iter([Barrier(guard, "of a guard")]))
+    assert told(watch)[0] != DID_RESTART
+
+
+def test_a_unit_that_systemd_is_at_work_on_is_not_said_to_be_restarted_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = ill(tmp_path, monkeypatch, HUNG)
+    watch.take(Unit(t=watch.clock.now(), inv=LIFE, load_state="loaded", active_state="deactivating", sub_state="stop-sigterm"))
+    watch.engine.conditions[HANGS.type] = HANGS
+    assert "restarts the unit now" not in told(watch)[0]
+
+
+@pytest.mark.parametrize("result", ["refused", "dropped", "canceled"])
+def test_an_order_that_was_not_carried_out_is_given_again_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: str
+) -> None:
+    watch = ill(tmp_path, monkeypatch, HUNG)
+    clock = watch.clock
+    assert isinstance(clock, FakeClock)
+    watch.engine.ledger.order(clock.now(), "SchedulerHung", LIFE, watch.server.restart)
+    watch.take(
+        Acted(t=clock.now(), inv=LIFE, action="restart", result=result, reason="SchedulerHung", detail="not restarted: so it is.")
+    )
+    watch.engine.conditions[HANGS.type] = HANGS
+    clock.advance(4.0)
+    assert "orders it again in 6 s: " in told(watch)[0]
+    clock.advance(6.0)
+    assert told(watch)[0] == DID_RESTART
 
 
 async def test_a_judge_that_fails_takes_only_this_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

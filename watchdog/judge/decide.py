@@ -80,7 +80,11 @@ def decide(
     first = next(barriers(f, calls, ledger, policy, now), None)
     if first is None or first.guard not in QUIET:
         out += _diagnoses(f, calls, ledger)
-        out += _restarts(f, calls, first, ledger, policy, now, dry=dry)
+        wanted = [c for c in calls if c.want is Want.RESTART]
+        if first is not None and first.call is not None:
+            out += _withhold(first.call, wanted, ledger, now)
+        elif first is None and wanted:
+            out += _restart(f, wanted[0], ledger, policy, now, dry=dry)
         out += _plans(calls, ledger, now)
     return out
 
@@ -99,7 +103,7 @@ def barriers(f: Facts, calls: Sequence[Call], ledger: Ledger, policy: Restarting
     # The veto that itself says why the server cannot come up names the cause best.
     veto = next((v for v in vetoes if v.unmet), vetoes[0] if vetoes and wanted else None)
     if veto is not None:
-        yield Barrier(Guard.VETO, f"it would not help: {veto.message}", veto)
+        yield Barrier(Guard.VETO, f"that would not help. {veto.message}", veto)
     if not wanted:
         return
     if f.life.in_transit:
@@ -188,17 +192,7 @@ def _plans(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
             yield _intent(Action.PLAN_RESTART, call)
 
 
-def _restarts(
-    f: Facts, calls: list[Call], barrier: Barrier | None, ledger: Ledger, policy: Restarting, now: float, *, dry: bool
-) -> Iterator[Intent]:
-    wanted = [c for c in calls if c.want is Want.RESTART]
-    if barrier is not None:
-        if barrier.call is not None:
-            yield from _withhold(barrier.call, wanted, ledger, now)
-        return
-    if not wanted:
-        return
-    call = wanted[0]
+def _restart(f: Facts, call: Call, ledger: Ledger, policy: Restarting, now: float, *, dry: bool) -> Iterator[Intent]:
     if ledger.diagnosed.get(call.reason, "") != f.life.inv:
         ledger.diagnosed[call.reason] = f.life.inv
         yield _intent(Action.DIAGNOSE, call)

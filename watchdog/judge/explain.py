@@ -83,6 +83,8 @@ def _restart(engine: Engine, now: float, told: dict[str, Any]) -> Iterator[str]:
         yield f"The restart of this life has been ordered: the next decision is about the life after it.{came}"
     for veto in told["vetoes"]:
         yield f"Withheld ({veto['reason']}): {veto['message']} {veto['advice'] or ''}".rstrip()
+    if engine.facts.life.in_transit:
+        yield "Not now: systemd is at work on the unit."
     yield from _refused(engine, now)
     called = [c for v in engine.judge(now) for c in v.calls if c.want is Want.RESTART]
     vain = in_vain(engine.facts, called[0], engine.ledger, now) if called and not told["condemned"] else None
