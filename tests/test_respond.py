@@ -14,7 +14,6 @@ from watchdog import config, respond
 from watchdog.act.attempt import Outcome
 from watchdog.act.evidence import Bundle
 from watchdog.act.scene import Scene
-from watchdog.act.stop import Stop
 from watchdog.background import Background
 from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Action, Intent, Severity, Status, Verdict, Want
@@ -55,6 +54,7 @@ class Made:
         self.bus = FakeBus()
         self.restarts: list[Saved] = []
         self.outcome: Outcome | Exception | None = DONE
+        self.before_asking: Exception | None = None
         self.during_evidence: Callable[[], Any] = lambda: None
         self.wanted = True
         self.watch = Watch(server, whole, home, self.clock, lambda *_: None, known=known)
@@ -88,7 +88,11 @@ class Made:
     def said(self) -> list[str]:
         return [r.text for r in self.watch.diary if r.what == "acted"]
 
-    async def _restart(self, *_: Any, begun: Callable[[str], None], **__: Any) -> Outcome:
+    async def _restart(self, *_: Any, forbidden: Callable[[], str | None], begun: Callable[[str], None], **__: Any) -> Outcome:
+        if isinstance(self.before_asking, Exception):
+            raise self.before_asking
+        if (why := forbidden()) is not None:
+            return Outcome(result="dropped", message=why)
         self.restarts.append(self.on_disk())
         begun("/job/7")
         for _ in range(400):  # time for the job to be written down
@@ -244,13 +248,6 @@ async def test_a_restart_that_is_refused_again_gathers_no_evidence_anew(made: Ma
         await made.over()
         made.clock.advance(300)
     assert asked == [0.0]
-
-
-async def test_in_other_modes_it_says_what_it_would_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Made(tmp_path, monkeypatch, mode="observe")
-    made.order()
-    assert made.responder._restart is None
-    assert made.said == ["restart dry: mode observe: nothing was done"]
 
 
 async def test_two_orders_at_once_are_one_restart(made: Made) -> None:
@@ -420,31 +417,3 @@ async def test_evidence_asked_for_with_the_decision_is_taken_for_it(made: Made, 
     await made.over()
 
     assert [s.intent for s in scenes] == [INTENT]
-
-
-async def test_a_stop_tells_how_long_it_has_lasted_and_when_it_is_ended(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    sentences: list[str] = []
-
-    async def stopping(*_: Any, told: Callable[[Stop], None], gone: Callable[[], bool], **__: Any) -> Outcome:
-        stop = Stop(began=made.clock.running(), end_at=made.clock.running() + 180.0)
-        told(stop)
-        made.watch.engine.facts.life.our_job = True
-        made.unit(LIFE, "deactivating")
-        made.clock.advance(12.0)
-        sentences.append(made.watch.sentence())
-        assert not gone(), "no engine process was ever seen"
-        stop.killed_at = made.clock.running()
-        told(stop)
-        made.clock.advance(3.0)
-        sentences.append(made.watch.sentence())
-        return DONE
-
-    monkeypatch.setattr(respond, "restart", stopping)
-    made.order()
-    await made.over()
-    assert sentences == [
-        "the unit is stopping: the watchdog restarts it, for 12 s; SIGKILL in 2 min 48 s if it has not ended by then",
-        "the unit is stopping: the watchdog restarts it, for 15 s; SIGKILL was sent 3 s ago",
-    ]
-    assert "SIGKILL: the stop had not ended after 12 s" in made.said
-    assert made.watch.stop is None

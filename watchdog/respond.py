@@ -6,12 +6,13 @@ from pathlib import Path
 
 from watchdog import config, durable
 from watchdog.act import evidence
-from watchdog.act.attempt import Outcome
+from watchdog.act.attempt import Outcome, Terms
 from watchdog.act.followed import Followed
 from watchdog.act.restart import patience, restart, see_through
 from watchdog.act.scene import Scene
 from watchdog.act.stop import Stop, engine_left
 from watchdog.background import Background
+from watchdog.judge.decide import OF_AN_ORDER, barriers
 from watchdog.judge.onset import onset
 from watchdog.judge.verdict import Action, Intent, Severity, Want
 from watchdog.observation import Acted, Procs
@@ -20,7 +21,7 @@ from watchdog.state import UnderWay
 from watchdog.systemd import Bus, SystemdError
 from watchdog.view import verified
 from watchdog.watch import Watch
-from watchdog.wording import span
+from watchdog.wording import NOT_RESTARTED, span
 from watchdog.worker import BusyError, Worker, unanswered
 
 EVIDENCE_AGE_S = 120.0
@@ -72,6 +73,8 @@ class Responder:
         self._evidence: asyncio.Task[Path | None] | None = None
         self._evidence_at: float | None = None
         self._restart: asyncio.Task[None] | None = None
+        self._asked = False
+        """Whether systemd has been asked for the restart that is under way, or may have been."""
         self._disk = Worker("state")
         self._writing: asyncio.Task[None] | None = None
         self._order: tuple[float, Intent] | None = None
@@ -185,14 +188,18 @@ class Responder:
         order = UnderWay(t=t, reason=intent.reason, inv=watch.target.inv)
         watch.saved.under_way = order
         down = watch.engine.facts.life.down
+        self._asked = False
         await self._to_its_end(order, lambda: self._ordered(intent, order, down=down))
 
-    async def _to_its_end(self, order: UnderWay, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what carries the order out: a fault of ours must neither end the daemon nor look like a restart."""
+    async def _to_its_end(self, order: UnderWay, work: Callable[[], Awaitable[Outcome]]) -> None:
+        """Do what carries the order out. A fault of ours must not end the daemon, nor count where nothing was done."""
         try:
-            await work()
+            outcome = await work()
         except Exception as e:  # noqa: BLE001
-            self._over(order, Outcome(result="failed", message=f"a fault of the watchdog itself: {type(e).__name__}: {e}"))
+            fault = f"a fault of the watchdog itself: {type(e).__name__}: {e}"
+            failed, dropped = Outcome(result="failed", message=fault), Outcome(result="dropped", message=NOT_RESTARTED + fault)
+            outcome = failed if self._asked else dropped
+        self._over(order, outcome)
         await self.save()
 
     async def idle(self) -> None:
@@ -200,7 +207,7 @@ class Responder:
         while self._restart is not None and not self._restart.done():
             await asyncio.wait([self._restart])
 
-    async def _ordered(self, intent: Intent, order: UnderWay, *, down: bool) -> None:
+    async def _ordered(self, intent: Intent, order: UnderWay, *, down: bool) -> Outcome:
         watch, unread = self._watch, self._watch.unread
         await self.save()  # the order is on disk before anything is done, so that SIGKILL cannot make us forget it
         age_s = EVIDENCE_AGE_S if watch.engine.ledger.refused is None else REFUSED_EVIDENCE_S
@@ -210,27 +217,33 @@ class Responder:
         await asyncio.wait([self._evidence], timeout=watch.server.restart.evidence_limit_s + EVIDENCE_OVER_S)
         changed = self._no_longer(order.inv)
         if changed is not None:
-            self._over(order, Outcome(result="dropped", message=f"not restarted: {changed}", stand_down=True))
-            return
+            return Outcome(result="dropped", message=f"{NOT_RESTARTED}{changed}", stand_down=True)
         if unread is not None:  # the budget that allowed it may be spent
-            self._over(order, Outcome(result="refused", message=f"not restarted: {unread}"))
-            return
+            return Outcome(result="refused", message=f"{NOT_RESTARTED}{unread}")
         order.stage = "job"
         await self.save()
-        stop_s, kill_s = patience(order.reason, watch.server.restart.stop_limit_s)
-        outcome = await restart(
+
+        def forbidden() -> str | None:
+            why = self._no_longer(order.inv)
+            self._asked = why is None
+            return why
+
+        return await restart(
             self._bus,
             watch.server.unit,
             watch.clock,
-            stop_limit_s=stop_s,
-            kill_limit_s=kill_s,
+            self._terms(order),
             inv=order.inv,
             down=down,
+            forbidden=forbidden,
             begun=self._remember,
-            gone=self._engine_gone(order.inv, watch.clock.now()),
-            told=self._stopping,
         )
-        self._over(order, outcome)
+
+    def _terms(self, order: UnderWay) -> Terms:
+        watch = self._watch
+        stop_s, kill_s = patience(order.reason, watch.server.restart.stop_limit_s)
+        gone = self._engine_gone(order.inv, watch.clock.now())
+        return Terms(stop_s=stop_s, kill_s=kill_s, gone=gone, may_kill=lambda: watch.mode == "act", told=self._stopping)
 
     def _remember(self, job: str) -> None:
         order = self._watch.saved.under_way
@@ -256,7 +269,7 @@ class Responder:
         if stop.killed_at is not None:
             said = f"SIGKILL: the stop had not ended after {span(stop.killed_at - stop.began)}"
         elif stop.gone_at is not None:
-            said = f"no engine process is left, nothing in flight can end: SIGKILL in {span(stop.end_at - stop.gone_at)}"
+            said = f"no engine process is left, nothing in flight can end: {stop.end(stop.gone_at)}"
         else:
             return
         now = watch.clock.now()
@@ -267,18 +280,18 @@ class Responder:
 
     def _no_longer(self, inv: str | None) -> str | None:
         """Why the restart is not called for any more, after the time that the evidence took."""
-        watch = self._watch
-        why = watch.stand_down()
-        if why is not None:
-            return why
+        watch, now = self._watch, self._watch.clock.now()
+        engine = watch.engine
+        if watch.mode != "act":
+            return f"the mode is {watch.mode} by now"
         if watch.target.inv != inv:
             return "the unit has begun a new life meanwhile"
-        now = watch.clock.now()
-        calls = [c for v in watch.engine.judge(now) for c in v.calls]
+        calls = [c for v in engine.judge(now) for c in v.calls]
+        for barrier in barriers(engine.facts, calls, engine.ledger, watch.server.restart, now):
+            if barrier.guard not in OF_AN_ORDER:
+                return barrier.why
         if not any(c.want is Want.RESTART for c in calls):
             return "the server has recovered meanwhile"
-        if any(c.want is Want.VETO for c in calls):
-            return "a restart would not help any more"
         return None
 
     def _over(self, order: UnderWay, outcome: Outcome) -> None:
@@ -380,34 +393,23 @@ class Responder:
         """Begin to see a restart through that the daemon before us had begun."""
         order = self._watch.saved.under_way
         if order is not None and order.stage == "job":
+            self._asked = True
             name = f"restart {self._watch.server.name}"
             self._restart = self._tasks.create_task(self._to_its_end(order, lambda: self._see_through(order)), name=name)
 
-    async def _see_through(self, order: UnderWay) -> None:
-        watch, outcome = self._watch, None
-        stop_s, kill_s = patience(order.reason, watch.server.restart.stop_limit_s)
-        while outcome is None:
+    async def _see_through(self, order: UnderWay) -> Outcome:
+        watch = self._watch
+        while True:
             if not await self._bus.until_connected(BUS_LOOK_S):
                 continue
+            terms = self._terms(order)
             try:
-                outcome = await see_through(
-                    self._bus,
-                    watch.server.unit,
-                    watch.clock,
-                    order.job,
-                    stop_limit_s=stop_s,
-                    kill_limit_s=kill_s,
-                    inv=order.inv,
-                    gone=self._engine_gone(order.inv, watch.clock.now()),
-                    told=self._stopping,
-                )
+                outcome = await see_through(self._bus, watch.server.unit, watch.clock, terms, order.job, inv=order.inv)
             except SystemdError:
                 await asyncio.sleep(1.0)
                 continue
-            if outcome is None:
-                never = "the watchdog ended before systemd was asked: judged anew"
-                outcome = Outcome(result="dropped", message=never, stand_down=True)
-        self._over(order, outcome)
+            never = "the watchdog ended before systemd was asked: judged anew"
+            return outcome or Outcome(result="dropped", message=never, stand_down=True)
 
     async def save(self) -> None:
         """Write the state down; a disk that does not take it is told, and nothing waits for it longer than `SAVE_LIMIT_S`."""

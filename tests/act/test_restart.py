@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from watchdog.act.attempt import Outcome
+from watchdog.act.attempt import Outcome, Terms
 from watchdog.act.restart import patience, restart, see_through
 from watchdog.act.rights import Rights, rights
 from watchdog.clock import FakeClock
@@ -99,7 +99,8 @@ class FakeBus:
 
 
 async def tried(bus: FakeBus, **kwargs: Any) -> Outcome:
-    return await restart(bus, "a.service", bus.clock, **{"stop_limit_s": 60.0, **kwargs})  # type: ignore[arg-type]
+    terms = Terms(**{"stop_s": 60.0, **{k: kwargs.pop(k) for k in list(kwargs) if k in Terms.__annotations__}})
+    return await restart(bus, "a.service", bus.clock, terms, **kwargs)  # type: ignore[arg-type]
 
 
 def with_(state: UnitState, **changes: Any) -> UnitState:
@@ -212,9 +213,28 @@ async def test_a_stop_that_lasts_is_killed_and_pinned_memory_gets_its_time() -> 
     assert "SIGKILL after 1 min" in outcome.message
 
 
+async def test_a_stop_that_we_may_not_end_is_waited_for_and_ended_once_we_may() -> None:
+    """A reload has set another mode meanwhile; systemd's own TimeoutStopSec= may end it."""
+    bus = FakeBus(FakeClock(), UP, *[(30.0, [], STOPPING)] * 30, (1.0, [removed("done")], ANEW))
+    assert (await tried(bus, may_kill=lambda: False)).result == "done"
+    assert bus.calls == [("restart", "fail")]
+
+    bus = FakeBus(FakeClock(), UP, *[(30.0, [], STOPPING)] * 30)
+    outcome = await tried(bus, may_kill=lambda: bus.clock.now() >= 600.0)
+    assert bus.calls == [("restart", "fail"), ("kill", "all", signal.SIGKILL)]
+    assert (outcome.result, bus.clock.now()) == ("timeout", 720.0)
+
+
+async def test_what_forbids_it_is_asked_last() -> None:
+    bus = FakeBus(FakeClock(), with_(UP, inactive_exit_at=0.0))
+    outcome = await tried(bus, forbidden=lambda: "paused by a person" if bus.calls == ["reset-failed"] else None)
+    assert (outcome.result, outcome.message, outcome.stand_down) == ("dropped", "not restarted: paused by a person", True)
+    assert bus.calls == ["reset-failed"]
+
+
 async def test_processes_that_survive_sigkill_are_told() -> None:
     bus = FakeBus(FakeClock(), UP, (1.0, [], STOPPING))
-    outcome = await tried(bus, kill_limit_s=120.0)
+    outcome = await tried(bus, kill_s=120.0)
     assert (outcome.result, outcome.killed, bus.clock.now()) == ("timeout", True, 180.0)
     assert "stuck in the kernel" in outcome.message
 
@@ -240,7 +260,7 @@ async def test_a_slow_start_is_not_killed() -> None:
     assert (await tried(bus)).result == "done"
     assert bus.calls == [("restart", "fail")]
     bus = FakeBus(FakeClock(), UP, (5.0, [], starting), *[(30.0, [], starting)] * 5)
-    outcome = await tried(bus, start_limit_s=100.0)
+    outcome = await tried(bus, start_s=100.0)
     assert (outcome.result, bus.calls) == ("timeout", [("restart", "fail")])
     assert "the start is not done 1 min 45 s" in outcome.message
 
@@ -296,7 +316,7 @@ async def test_a_restart_that_an_earlier_daemon_began_is_seen_through(
 ) -> None:
     bus = FakeBus(FakeClock(), state, (0.5, [], state), (3.0, [removed("done")], with_(ANEW, job=None)))
     bus.jobs[JOB] = "restart"
-    outcome = await see_through(bus, "a.service", bus.clock, job, stop_limit_s=30.0, inv="a1")  # type: ignore[arg-type]
+    outcome = await see_through(bus, "a.service", bus.clock, Terms(stop_s=30.0), job, inv="a1")  # type: ignore[arg-type]
     assert (outcome.result if outcome else None) == result
     assert bus.calls == ([("kill", "all", signal.SIGKILL)] if killed else [])
 
@@ -334,7 +354,7 @@ async def test_the_stop_is_ended_sooner_once_its_engine_is_seen_to_be_gone() -> 
     told: list[tuple[float | None, float | None, float]] = []
     outcome = await tried(
         bus,
-        stop_limit_s=180.0,
+        stop_s=180.0,
         gone=lambda: bus.clock.now() >= 12.0,
         told=lambda stop: told.append((stop.gone_at, stop.killed_at, stop.end_at)),
     )
@@ -342,7 +362,7 @@ async def test_the_stop_is_ended_sooner_once_its_engine_is_seen_to_be_gone() -> 
     assert (outcome.result, outcome.killed) == ("done", True)
 
     stuck = FakeBus(FakeClock(), UP, *[(30.0, [], STOPPING)] * 50)
-    outcome = await tried(stuck, stop_limit_s=180.0, kill_limit_s=120.0, gone=lambda: True)
+    outcome = await tried(stuck, stop_s=180.0, kill_s=120.0, gone=lambda: True)
     assert outcome.result == "timeout"
     assert stuck.clock.now() == pytest.approx(300.0, abs=5.0)
 

@@ -45,3 +45,11 @@ def test_an_engine_that_is_gone_is_waited_for_no_longer_than_before(gone_at: flo
     stop = Stop(began=100.0, end_at=280.0)
     stop.see_gone(gone_at)
     assert stop.end_at == end_at
+
+
+def test_where_we_may_not_kill_no_sigkill_is_promised() -> None:
+    may = True
+    stop = Stop(began=100.0, end_at=280.0, may_kill=lambda: may)
+    assert "SIGKILL in 2 min" in stop.said(160.0)
+    may = False
+    assert stop.said(160.0) == "for 1 min; we send no SIGKILL in this mode"

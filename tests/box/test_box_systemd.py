@@ -10,6 +10,7 @@ import pytest
 
 from tests.box.box import Box
 from watchdog import config
+from watchdog.act.attempt import Terms
 from watchdog.act.restart import restart, see_through
 from watchdog.clock import BootClock
 from watchdog.observation import Deps, Job, Observation, Unit
@@ -130,7 +131,7 @@ async def test_an_operators_restart_during_the_wait_of_systemds_own_is_not_auto(
         await w.systemctl("start", w.unit)
         await w.systemctl("kill", "-s", "KILL", w.unit)
         await w.until(lambda: w.state() == ("activating", "auto-restart"))
-        refused = await restart(bus, w.unit, w.clock, stop_limit_s=30)
+        refused = await restart(bus, w.unit, w.clock, Terms(stop_s=30))
         assert (refused.result, refused.stand_down) == ("refused", True)
         assert "about to restart it itself" in refused.message
         w.told.clear()
@@ -142,7 +143,7 @@ async def test_an_operators_restart_during_the_wait_of_systemds_own_is_not_auto(
 async def test_a_missing_unit_is_an_observation_and_seen_when_it_comes(box: Box, bus: Bus) -> None:
     async with watched(box, bus, "later.service", None) as w:
         assert (w.last.load_state, w.last.active_state) == ("not-found", "inactive")
-        outcome = await restart(bus, w.unit, w.clock, stop_limit_s=30)
+        outcome = await restart(bus, w.unit, w.clock, Terms(stop_s=30))
         assert (outcome.result, outcome.stand_down) == ("refused", False)
         assert "not-found" in outcome.message
         await asyncio.to_thread(box.unit, w.unit, QUIET)
@@ -161,7 +162,7 @@ async def test_our_restart_is_ours_and_verified_by_a_new_life(box: Box, bus: Bus
         await w.systemctl("start", w.unit)
         await w.until(lambda: w.target.inv)
         life, begun = w.target.inv, []
-        outcome = await restart(bus, w.unit, w.clock, stop_limit_s=30, inv=life, begun=begun.append)
+        outcome = await restart(bus, w.unit, w.clock, Terms(stop_s=30), inv=life, begun=begun.append)
         assert (outcome.result, outcome.killed, outcome.stand_down) == ("done", False, False)
         assert outcome.inv == box.show(w.unit, "InvocationID") != life
         assert outcome.stop_s is not None
@@ -172,7 +173,7 @@ async def test_our_restart_is_ours_and_verified_by_a_new_life(box: Box, bus: Bus
             lambda: w.jobs()[-2:] == [("new", "restart", None, True, False), ("removed", "restart", "done", True, False)]
         )
         assert begun[0].startswith("/org/freedesktop/systemd1/job/")
-        again = await restart(bus, w.unit, w.clock, stop_limit_s=30, inv=life)
+        again = await restart(bus, w.unit, w.clock, Terms(stop_s=30), inv=life)
         assert again.result == "refused"
         assert "new life" in again.message
 
@@ -182,7 +183,7 @@ async def test_the_start_limit_does_not_leave_the_server_down(box: Box, bus: Bus
     async with watched(box, bus, "limited.service", text) as w:
         await w.systemctl("start", w.unit)
         for _ in range(4):
-            outcome = await restart(bus, w.unit, w.clock, stop_limit_s=30)
+            outcome = await restart(bus, w.unit, w.clock, Terms(stop_s=30))
             assert outcome.result == "done", outcome.message
         assert box.show(w.unit, "ActiveState") == "active"
 
@@ -192,7 +193,7 @@ async def test_a_failing_start_is_told_with_systemds_word(box: Box, bus: Bus) ->
     async with watched(box, bus, "breaks.service", text) as w:
         await w.systemctl("start", w.unit)
         box.write("/run/broken", "")
-        outcome = await restart(bus, w.unit, w.clock, stop_limit_s=30)
+        outcome = await restart(bus, w.unit, w.clock, Terms(stop_s=30))
         assert (outcome.result, outcome.stand_down) == ("failed", False)
         assert "exit-code" in outcome.message
 
@@ -201,18 +202,18 @@ async def test_what_a_person_stopped_stays_stopped(box: Box, bus: Bus) -> None:
     async with watched(box, bus, "stopped.service", QUIET) as w:
         await w.systemctl("start", w.unit)
         await w.systemctl("stop", w.unit)
-        outcome = await restart(bus, w.unit, w.clock, stop_limit_s=30)
+        outcome = await restart(bus, w.unit, w.clock, Terms(stop_s=30))
         assert (outcome.result, outcome.stand_down) == ("refused", True)
         assert "stopped by somebody" in outcome.message
         assert box.show(w.unit, "ActiveState") == "inactive"
         # …but a crash with status 0 looks the same to systemd, and the caller may know better.
-        assert (await restart(bus, w.unit, w.clock, stop_limit_s=30, down=True)).result == "done"
+        assert (await restart(bus, w.unit, w.clock, Terms(stop_s=30), down=True)).result == "done"
 
 
 async def test_an_operators_stop_during_our_restart_wins(box: Box, bus: Bus) -> None:
     async with watched(box, bus, "contested.service", STUBBORN) as w:
         await w.systemctl("start", w.unit)
-        ours = asyncio.create_task(restart(bus, w.unit, w.clock, stop_limit_s=30))
+        ours = asyncio.create_task(restart(bus, w.unit, w.clock, Terms(stop_s=30)))
         await w.until(lambda: w.state() == ("deactivating", "stop-sigterm"))
         await w.systemctl("stop", "--no-block", w.unit)
         outcome = await ours
@@ -221,10 +222,10 @@ async def test_an_operators_stop_during_our_restart_wins(box: Box, bus: Bus) -> 
         # The operator's stop goes on, and is none of our business: not to restart, and not to kill.
         with pytest.raises(JobConflictError):
             await bus.restart(w.unit)
-        refused = await restart(bus, w.unit, w.clock, stop_limit_s=30)
+        refused = await restart(bus, w.unit, w.clock, Terms(stop_s=30))
         assert (refused.result, refused.stand_down) == ("refused", True)
         assert "stop job that we did not begin" in refused.message
-        assert await see_through(bus, w.unit, w.clock, None, stop_limit_s=0, inv=w.target.inv) is not None
+        assert await see_through(bus, w.unit, w.clock, Terms(stop_s=0), None, inv=w.target.inv) is not None
         assert box.show(w.unit, "ActiveState") == "deactivating", "a stop that is not ours is not ended by force"
         await w.systemctl("kill", "-s", "KILL", w.unit)
         await w.until(lambda: not w.target.active)
@@ -234,7 +235,7 @@ async def test_a_stop_without_end_is_ended(box: Box, bus: Bus) -> None:
     async with watched(box, bus, "stubborn.service", STUBBORN) as w:
         await w.systemctl("start", w.unit)
         began = time.monotonic()
-        outcome = await restart(bus, w.unit, w.clock, stop_limit_s=0.5, kill_limit_s=5)
+        outcome = await restart(bus, w.unit, w.clock, Terms(stop_s=0.5, kill_s=5))
         assert (outcome.result, outcome.killed) == ("done", True), outcome.message
         assert time.monotonic() - began < 20
         assert outcome.stop_s is not None
@@ -247,13 +248,13 @@ async def test_a_daemon_that_was_started_anew_ends_the_stop_that_it_began(box: B
     async with watched(box, bus, "resumed.service", STUBBORN) as w:
         await w.systemctl("start", w.unit)
         job: list[str] = []
-        lost = asyncio.create_task(restart(bus, w.unit, w.clock, stop_limit_s=30, begun=job.append))
+        lost = asyncio.create_task(restart(bus, w.unit, w.clock, Terms(stop_s=30), begun=job.append))
         await w.until(lambda: w.state() == ("deactivating", "stop-sigterm"))
         lost.cancel()
         pid = (box.dir / "pid").read_text().strip()
         async with running(Bus(f"unix:path=/proc/{pid}/root/run/dbus/system_bus_socket")) as anew:
             await anew.until_connected(10)
-            outcome = await see_through(anew, w.unit, w.clock, job[0], stop_limit_s=0.5, inv=w.target.inv)
+            outcome = await see_through(anew, w.unit, w.clock, Terms(stop_s=0.5), job[0], inv=w.target.inv)
         assert outcome is not None
         assert (outcome.result, outcome.killed) == ("done", True), outcome.message
 
@@ -263,7 +264,7 @@ async def test_the_bus_may_come_and_go(box: Box, bus: Bus) -> None:
         await w.systemctl("start", w.unit)
         await w.until(lambda: w.state() == ("active", "running"))
         before = box.show("dbus.service", "MainPID")
-        ours = asyncio.create_task(restart(bus, w.unit, w.clock, stop_limit_s=3))
+        ours = asyncio.create_task(restart(bus, w.unit, w.clock, Terms(stop_s=3)))
         await w.until(lambda: w.state() == ("deactivating", "stop-sigterm"))
         await asyncio.to_thread(box.run, "kill", "-KILL", before)
         await w.until(lambda: not bus.connected)

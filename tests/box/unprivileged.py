@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from watchdog.act.attempt import Terms
 from watchdog.act.notify import Notifier
 from watchdog.act.restart import restart
 from watchdog.act.rights import rights
@@ -20,7 +21,7 @@ async def main(unit: str, other: str) -> dict[str, object]:
         await bus.until_connected(10)
         for name in (unit, other):
             may = await rights(bus, name)
-            outcome = await restart(bus, name, BootClock(), stop_limit_s=30)
+            outcome = await restart(bus, name, BootClock(), Terms(stop_s=30))
             found[name] = {"restart": may.restart, "kill": may.kill, "result": outcome.result, "message": outcome.message}
         for what, call in (
             ("reset", bus.reset_failed(unit)),

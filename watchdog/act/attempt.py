@@ -16,6 +16,8 @@ LOOK_S = 30.0
 LOOK_AT_ENGINE_S = 5.0
 """While it stops, whether its engine is gone is looked at so often."""
 RETRY_S = 1.0
+KILL_LIMIT_S = 120.0
+START_LIMIT_S = 3600.0
 JOB_RESULTS = {
     "failed": "the new start failed",
     "canceled": "somebody else's job replaced the restart",
@@ -56,6 +58,27 @@ class _Phase(Enum):
     START = "start"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How a restart job of ours is followed.
+
+    Attributes:
+        stop_s: a stop that lasts longer, in seconds from its beginning, is ended with SIGKILL.
+        kill_s: how long the processes may take to go after SIGKILL, in seconds.
+        start_s: how long the start job may take, in seconds (Type=notify units with long start-ups).
+        gone: whether no engine process is left: then the stop is ended sooner; None where nobody can tell.
+        may_kill: whether SIGKILL may be sent now; while it may not, the stop is waited for without end.
+        told: given the stop when it has begun, and after each turn of it.
+    """
+
+    stop_s: float
+    kill_s: float = KILL_LIMIT_S
+    start_s: float = START_LIMIT_S
+    gone: Callable[[], bool] | None = None
+    may_kill: Callable[[], bool] = lambda: True
+    told: Callable[[Stop], None] | None = None
+
+
 @dataclass(kw_only=True)
 class Attempt:
     """A restart job of ours under way.
@@ -66,8 +89,7 @@ class Attempt:
         before: the unit as it was before the job.
         signals: a subscription that was there before the job.
         began: a moment before the job was ordered, in seconds on CLOCK_MONOTONIC.
-        gone: whether no engine process is left; None where nobody can tell.
-        told: given the stop when it has begun, and after each turn of it.
+        terms: how it is followed.
     """
 
     bus: Bus
@@ -78,20 +100,19 @@ class Attempt:
     clock: Clock
     signals: Subscription
     began: float
-    gone: Callable[[], bool] | None = None
-    told: Callable[[Stop], None] | None = None
+    terms: Terms
 
     def __post_init__(self) -> None:
-        self._stop = Stop(began=self.began, end_at=self.began)
+        self._stop = Stop(began=self.began, end_at=self.began + self.terms.stop_s, may_kill=self.terms.may_kill)
         self._kill_refused: str | None = None
 
-    async def follow(self, stop_limit_s: float, kill_limit_s: float, start_limit_s: float) -> Outcome:
+    async def follow(self) -> Outcome:
         """Wait for the job's end; end the stop by force where it takes too long."""
-        phase, deadline = _Phase.STOP, self.began + stop_limit_s
-        self._stop.end_at = deadline
+        terms, kill_s = self.terms, self.terms.kill_s
+        phase, deadline = _Phase.STOP, self._stop.end_at
         self._tell()
         while True:
-            looks = phase is _Phase.STOP and self.gone is not None and self._stop.gone_at is None
+            looks = phase is _Phase.STOP and terms.gone is not None and self._stop.gone_at is None
             result = await self._result(min(LOOK_AT_ENGINE_S if looks else LOOK_S, deadline - self.clock.running()))
             state = await self._read()
             if result is None and state is not None and state.job != self.job:
@@ -101,18 +122,20 @@ class Attempt:
             if result is not None:
                 return self._finished(result, state)
             if phase is not _Phase.START and state is not None and self._stopped(state):
-                phase, deadline = _Phase.START, self.clock.running() + start_limit_s
-            elif looks and self.gone is not None and self.gone() and self._stop.see_gone(self.clock.running()):
-                kill_limit_s += deadline - self._stop.end_at  # pinned memory is unpinned by then, whichever way it ends
+                phase, deadline = _Phase.START, self.clock.running() + terms.start_s
+            elif looks and terms.gone is not None and terms.gone() and self._stop.see_gone(self.clock.running()):
+                kill_s += deadline - self._stop.end_at  # pinned memory is unpinned by then, whichever way it ends
                 deadline = self._stop.end_at
                 self._tell()
             if self.clock.running() < deadline:
                 continue
             if state is None:  # the bus is away, and systemd goes on without it
                 deadline = self.clock.running() + RETRY_S
+            elif phase is _Phase.STOP and state.active_state == "deactivating" and not terms.may_kill():
+                deadline = self.clock.running() + LOOK_S
             elif phase is _Phase.STOP and state.active_state == "deactivating":
                 await self._kill()
-                phase, deadline = _Phase.KILL, self.clock.running() + kill_limit_s
+                phase, deadline = _Phase.KILL, self.clock.running() + kill_s
             else:
                 return self._overdue(phase, state)
 
@@ -144,8 +167,8 @@ class Attempt:
             self._kill_refused = str(e)
 
     def _tell(self) -> None:
-        if self.told is not None:
-            self.told(self._stop)
+        if self.terms.told is not None:
+            self.terms.told(self._stop)
 
     @property
     def _killed_after(self) -> float | None:

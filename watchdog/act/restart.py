@@ -5,7 +5,7 @@ What this relies on (systemd 252 and later):
 * KillMode=control-group (the default): SIGTERM reaches all processes of the unit. SGLang's schedulers die of it at once;
   its main process drains (tokenizer_manager.py, sigterm_watchdog): it waits for requests in flight, without end if the
   server hangs, unless it holds itself for unhealthy. It does so after a /health that failed, so the caller lets one
-  /health run into its full deadline before it asks for a restart. Where that does not help, `stop_limit_s` ends the drain.
+  /health run into its full deadline before it asks for a restart. Where that does not help, `Terms.stop_s` ends the drain.
 * SIGKILL takes processes with pinned memory tens of seconds to obey, while the kernel unpins; that is no second failure.
 * RestartUnit into a start limit that is hit stops the server and leaves it down. ResetFailedUnit on the unit, active or
   not, empties the counter, and NRestarts with it.
@@ -17,15 +17,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from watchdog.act.attempt import Attempt, Outcome
-from watchdog.act.stop import VAIN_DRAIN_S, Stop
+from watchdog.act.attempt import KILL_LIMIT_S, Attempt, Outcome, Terms
+from watchdog.act.stop import VAIN_DRAIN_S
 from watchdog.clock import Clock
 from watchdog.systemd import AccessDeniedError, Bus, JobConflictError, NoAnswerError, NoSuchUnitError, SystemdError, UnitState
 from watchdog.wording import NOT_RESTARTED
 
-KILL_LIMIT_S = 120.0
 ENGINE_GONE = ("ProcessGone",)
-START_LIMIT_S = 3600.0
 
 
 def patience(reason: str, stop_limit_s: float) -> tuple[float, float]:
@@ -38,15 +36,12 @@ async def restart(
     bus: Bus,
     unit: str,
     clock: Clock,
+    terms: Terms,
     *,
-    stop_limit_s: float,
     inv: str | None = None,
     down: bool = False,
-    kill_limit_s: float = KILL_LIMIT_S,
-    start_limit_s: float = START_LIMIT_S,
-    begun: Callable[[str], None] | None = None,
-    gone: Callable[[], bool] | None = None,
-    told: Callable[[Stop], None] | None = None,
+    forbidden: Callable[[], str | None] = lambda: None,
+    begun: Callable[[str], None] = lambda _job: None,
 ) -> Outcome:
     """Restart the unit once. If this is cancelled, the job goes on in systemd.
 
@@ -54,15 +49,12 @@ async def restart(
         bus: the shared client; its `run` is somebody else's task.
         unit: its name.
         clock: the daemon's clock.
-        stop_limit_s: a stop that lasts longer, in seconds, is ended with SIGKILL.
+        terms: how the job is followed.
         inv: the life that the decision was about; another one stands now: nothing is done.
         down: the caller knows that the unit is down without anybody having asked for it (a crash with status 0).
             Otherwise a unit that is down and did not fail counts as stopped by a person, and nothing is done.
-        kill_limit_s: how long the processes may take to go after SIGKILL, in seconds.
-        start_limit_s: how long the start job may take, in seconds (Type=notify units with long start-ups).
+        forbidden: why nothing may be done after all, or None; asked last, right before systemd is.
         begun: told the job's object path as soon as there is one.
-        gone: whether no engine process is left: then the stop is ended sooner.
-        told: given the stop when it has begun, and after each turn of it.
 
     Returns:
         The outcome; errors of systemd and the bus are outcomes too ("refused" or "unknown").
@@ -78,26 +70,18 @@ async def restart(
             if _start_limit_may_bite(before, clock):
                 with contextlib.suppress(NoSuchUnitError):  # a unit that systemd has unloaded, and its count with it
                     await bus.reset_failed(unit)
+            why = forbidden()
+            if why is not None:
+                return Outcome(result="dropped", message=f"{NOT_RESTARTED}{why}", stand_down=True)
             began = clock.running()
             try:
                 job = await bus.restart(unit)
             except NoAnswerError as e:
                 return Outcome(result="unknown", message=f"whether the restart was begun is not known: {e}")
-            if begun is not None:
-                begun(job)
-            attempt = Attempt(
-                bus=bus,
-                unit=unit,
-                path=path,
-                job=job,
-                before=before,
-                clock=clock,
-                signals=signals,
-                began=began,
-                gone=gone,
-                told=told,
-            )
-            return await attempt.follow(stop_limit_s, kill_limit_s, start_limit_s)
+            begun(job)
+            return await Attempt(
+                bus=bus, unit=unit, clock=clock, path=path, job=job, before=before, signals=signals, began=began, terms=terms
+            ).follow()
     except JobConflictError as e:
         return Outcome(result="refused", message=f"{NOT_RESTARTED}somebody else's job is pending ({e.text})", stand_down=True)
     except SystemdError as e:
@@ -139,17 +123,7 @@ def _start_limit_may_bite(state: UnitState, clock: Clock) -> bool:
 
 
 async def see_through(
-    bus: Bus,
-    unit: str,
-    clock: Clock,
-    job: str | None,
-    *,
-    stop_limit_s: float,
-    inv: str | None = None,
-    kill_limit_s: float = KILL_LIMIT_S,
-    start_limit_s: float = START_LIMIT_S,
-    gone: Callable[[], bool] | None = None,
-    told: Callable[[Stop], None] | None = None,
+    bus: Bus, unit: str, clock: Clock, terms: Terms, job: str | None, *, inv: str | None = None
 ) -> Outcome | None:
     """Follow a restart that this daemon ordered before its own end, and end its stop by force as `restart` would have.
 
@@ -157,14 +131,10 @@ async def see_through(
         bus: the shared client; its `run` is somebody else's task.
         unit: its name.
         clock: the daemon's clock.
+        terms: how the job is followed.
         job: the job's object path, as `begun` was told; None where the end came between the order and systemd's answer. Then
             a restart that is pending is taken for the one that was ordered.
-        stop_limit_s: a stop that lasts longer, in seconds from its beginning, is ended with SIGKILL.
         inv: the life that the restart was to end.
-        kill_limit_s: how long the processes may take to go after SIGKILL, in seconds.
-        start_limit_s: how long the start job may take, in seconds.
-        gone: whether no engine process is left: then the stop is ended sooner.
-        told: given the stop when it has begun, and after each turn of it.
 
     Returns:
         The outcome of the restart; None if systemd knows nothing of one: it was never begun.
@@ -183,19 +153,9 @@ async def see_through(
         left_at = state.active_exit_at if state.active_state == "deactivating" else None
         began = clock.running() if left_at is None else left_at
         before = msgspec.structs.replace(state, invocation=inv)
-        attempt = Attempt(
-            bus=bus,
-            unit=unit,
-            path=path,
-            job=job,
-            before=before,
-            clock=clock,
-            signals=signals,
-            began=began,
-            gone=gone,
-            told=told,
-        )
-        return await attempt.follow(stop_limit_s, kill_limit_s, start_limit_s)
+        return await Attempt(
+            bus=bus, unit=unit, clock=clock, path=path, job=job, before=before, signals=signals, began=began, terms=terms
+        ).follow()
 
 
 def _ended_unseen(state: UnitState, job: str | None, inv: str | None) -> Outcome | None:

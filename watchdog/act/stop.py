@@ -1,6 +1,6 @@
 """A stop that we ordered: for how long it has lasted, when it is ended by force, and whether anything is left to wait for."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from watchdog.observation import Procs
@@ -8,6 +8,8 @@ from watchdog.wording import span
 
 VAIN_DRAIN_S = 30.0
 """A server whose engine is gone waits for requests that never end, until it is killed (measured with 0.5.23)."""
+
+SPARED = "we send no SIGKILL in this mode"
 
 
 @dataclass(kw_only=True)
@@ -19,12 +21,14 @@ class Stop:
         end_at: when it is ended with SIGKILL.
         gone_at: when the engine was first seen to be gone, so that nothing in flight can end any more; None before.
         killed_at: when SIGKILL was sent; None before.
+        may_kill: whether we may end it by force now, as the mode stands.
     """
 
     began: float
     end_at: float
     gone_at: float | None = None
     killed_at: float | None = None
+    may_kill: Callable[[], bool] = lambda: True
 
     def see_gone(self, now: float) -> bool:
         """Take in that no engine process is left: from now on it is waited for so long at most; True if that is news."""
@@ -39,7 +43,11 @@ class Stop:
         if self.killed_at is not None:
             return f"for {span(now - self.began)}; SIGKILL was sent {span(now - self.killed_at)} ago"
         why = "its engine is gone, " if self.gone_at is not None else ""
-        return f"for {span(now - self.began)}; {why}SIGKILL in {span(max(0.0, self.end_at - now))} if it has not ended by then"
+        return f"for {span(now - self.began)}; {why}{self.end(now)}{' if it has not ended by then' if self.may_kill() else ''}"
+
+    def end(self, now: float) -> str:
+        """How it is ended where it does not end by itself, as a phrase."""
+        return f"SIGKILL in {span(max(0.0, self.end_at - now))}" if self.may_kill() else SPARED
 
 
 def engine_left(look: Procs | None, known: Collection[int], inv: str | None, since: float) -> bool:
