@@ -13,6 +13,7 @@ from tests.act.alert_rig import OK, Log, Script, alerter, intent, running, until
 from tests.observe.talker import reply, talking
 from watchdog import config, regular
 from watchdog.act.alerts import http, outbox
+from watchdog.act.alerts.alertmanager import Alertmanager, Known
 from watchdog.act.alerts.apprise_channel import Apprise
 from watchdog.act.alerts.http import SendError
 from watchdog.act.alerts.notice import Message
@@ -53,6 +54,14 @@ async def test_alertmanager_is_kept_in_step(tmp_path: Path) -> None:
         assert a.counts().waiting["alertmanager"] == 0
 
 
+def test_what_a_clock_that_ran_ahead_wrote_begins_no_later_than_now(tmp_path: Path) -> None:
+    clock = FakeClock()
+    now = clock.wall(0)
+    known = Known(labels={}, annotations={}, starts=now + timedelta(hours=2), ended=now + timedelta(hours=3))
+    (back,) = Alertmanager(config.Alerting(), "gpu01", msgspec.json.encode({"x": known}), now).known.values()
+    assert (back.starts, back.ended) == (now, now)
+
+
 async def test_alertmanager_learns_of_an_end_that_came_while_we_were_away(tmp_path: Path) -> None:
     async with talking(Script()) as talker:
         a = alerter(tmp_path, alertmanager_url=talker.url)
@@ -67,18 +76,24 @@ async def test_alertmanager_learns_of_an_end_that_came_while_we_were_away(tmp_pa
         assert (last["labels"]["alertname"], datetime.fromisoformat(last["endsAt"]) <= wall()) == ("MemoryLeak", True)
 
 
-async def test_alerts_are_sent_again_before_they_run_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("set_s", [0, -7200, 7200, 60 * 365 * 86400])
+async def test_alerts_are_sent_again_before_they_run_out(tmp_path: Path, set_s: float) -> None:
+    """Whether or not the wall clock is set meanwhile."""
     clock = FakeClock()
     async with talking(Script()) as talker:
         a = alerter(tmp_path, alertmanager_url=talker.url, clock=clock, group_wait_s=0)
         async with running(a):
             a.tell("kimi", clock.wall(0), intent("MemoryLeak"))
             await until(lambda: len(talker.requests) == 1)
+            clock.origin += timedelta(seconds=set_s)
             clock.advance(59)
             await asyncio.sleep(0.2)
             assert len(talker.requests) == 1
             clock.advance(1)
             await until(lambda: len(talker.requests) == 2)
+    (last,) = msgspec.json.decode(talker.requests[-1].partition(b"\r\n\r\n")[2])
+    starts, ends = (datetime.fromisoformat(last[name]) for name in ("startsAt", "endsAt"))
+    assert (starts, ends - starts) == (clock.wall(0), timedelta(seconds=60 + 240))
 
 
 @pytest.mark.parametrize(

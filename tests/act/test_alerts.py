@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,9 @@ import pytest
 from tests.act.alert_rig import OK, Log, Script, alerter, bodies, intent, running, until, wall
 from tests.observe.talker import reply, talking
 from watchdog.act.alerts import outbox
+from watchdog.act.alerts.book import RESTART_S
 from watchdog.act.alerts.notice import Message
+from watchdog.clock import FakeClock
 from watchdog.judge.verdict import Action, Severity
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -277,3 +279,55 @@ async def test_what_was_kept_is_joined_with_what_was_told_before_it_could_be_rea
         async with running(joined):
             await until(lambda: joined.counts().sent.get("webhook") == 2)
     assert [body["alerts"][0]["reason"] for body in bodies(talker)] == ["DeviceLost", "HostMemoryLow"]
+
+
+@pytest.mark.parametrize("set_s", [-7200, 7200, 60 * 365 * 86400])
+def test_a_wall_clock_that_is_set_makes_no_wait_longer_or_shorter(tmp_path: Path, set_s: float) -> None:
+    """As time servers do it after a boot. What is told has the right time afterwards, and so has what is kept."""
+    clock = FakeClock()
+    a = alerter(tmp_path, clock=clock, group_wait_s=10, repeat_s=3600, alertmanager_url="http://127.0.0.1:9")
+
+    def due() -> list[tuple[str, str]]:
+        draft = a._book.due(a._now())
+        if draft is None:
+            return []
+        assert draft.at == clock.wall(clock.now())
+        a._book.said(draft)
+        return [(cause.reason, str(news)) for cause, news in draft.news]
+
+    def now() -> datetime:
+        return clock.wall(clock.now())
+
+    clock.advance(30)
+    a.tell("kimi", now(), intent("DeviceLost"))
+    a.tell("quiet", now(), intent("SchedulerHung", Action.RESTART))
+    clock.advance(2)
+    clock.origin += timedelta(seconds=set_s)
+    assert due() == []
+    clock.advance(8)
+    assert sorted(due()) == [("DeviceLost", "new"), ("SchedulerHung", "new")]
+    assert {cause.since for cause in a._book.causes} == {clock.wall(30)}
+
+    clock.advance(60)
+    clock.origin += timedelta(seconds=set_s)
+    assert due() == [], "a restart that nobody reported back on yet is not over"
+    clock.origin -= timedelta(seconds=set_s)
+    a.tell("kimi", now(), intent("DeviceLost", Action.CLEAR))
+    clock.advance(10)
+    assert due() == [("DeviceLost", "over")]
+    clock.advance(RESTART_S - 81)
+    assert due() == []
+    clock.advance(1)
+    assert due() == []
+    clock.advance(10)
+    assert due() == [("SchedulerHung", "over")]
+
+
+def test_two_alerters_are_joined_by_one_wall_clock(tmp_path: Path) -> None:
+    clock = FakeClock()
+    before = alerter(tmp_path, clock=clock, group_wait_s=10)
+    before.tell("kimi", clock.wall(0), intent("DeviceLost"))
+    clock.origin += timedelta(hours=2)  # which it has not seen
+    after = alerter(tmp_path, clock=clock, group_wait_s=10)
+    after.go_on(before)
+    assert [cause.open_at for cause in after._book.causes] == [clock.wall(10)]

@@ -6,7 +6,7 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -71,6 +71,7 @@ class Alerter:
         self._servers = {server.name: server for server in servers}
         self._mode = mode
         self._clock = clock
+        self._origin = clock.origin
         self._log = log
         self._rng = rng or random.Random()
         self._store = Store(state / "alerts")
@@ -78,10 +79,11 @@ class Alerter:
         self._disk = Worker("alerts-disk")
         self._save_failed = False
         self._rules = Rules(group_wait_s=settings.group_wait_s, repeat_s=settings.repeat_s, per_hour=settings.per_hour)
-        self._book = self._opened_book()
+        now = clock.wall(clock.now())
+        self._book = self._opened_book(now)
         self._channels = list(channels) if channels is not None else self._configured()
         self._outboxes = {channel.name: Outbox(self._kept(_file(channel.name))) for channel in self._channels}
-        self._alertmanager = self._opened_alertmanager() if settings.alertmanager_url else None
+        self._alertmanager = self._opened_alertmanager(now) if settings.alertmanager_url else None
         self._sent: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
         self._news = asyncio.Event()
@@ -91,6 +93,8 @@ class Alerter:
 
     def go_on(self, since: "Alerter") -> None:
         """Take in all that another one knows, which has ended: it may have been told more than it could keep."""
+        self._now()
+        since._now()  # as the wall clock is set now, both
         self._book.go_on(since._book)
         self._book.keep_only(self._servers)
         for name, box in since._outboxes.items():
@@ -103,16 +107,19 @@ class Alerter:
 
     def tell(self, server: str, t_wall: datetime, intent: Intent) -> None:
         """Hand over one intent. Never blocks, never raises."""
+        self._now()
         if self._book.take(server, t_wall, intent):
             self._changed()
 
     def recovered(self, server: str, t_wall: datetime, message: str) -> None:
         """The server was verified to be well again: what we restarted or withheld for is over, in the words of `message`."""
+        self._now()
         if self._book.recovered(server, t_wall, message):
             self._changed()
 
     def acted(self, server: str, t_wall: datetime, reason: str, result: str, detail: str) -> None:
         """What came of a restart (observation.Acted): one that was dropped or failed is told."""
+        self._now()
         if self._book.acted(server, reason, t_wall, result, detail):
             self._changed()
 
@@ -169,8 +176,14 @@ class Alerter:
         return [await self._test(name) for name in CHANNELS if channel in ("", name)]
 
     def _now(self) -> datetime:
-        """Wall-clock time from the steady clock: it does not jump while we run."""
-        return self._clock.wall(self._clock.now())
+        """Wall-clock time. Where that clock was set, all that is remembered moves with it: what we wait for takes as long."""
+        origin = self._clock.origin
+        by, self._origin = origin - self._origin, origin
+        if by:
+            self._book.shift(by)
+            if self._alertmanager is not None:
+                self._alertmanager.shift(by)
+        return origin + timedelta(seconds=self._clock.now())
 
     def _changed(self) -> None:
         self._news.set()
@@ -187,7 +200,7 @@ class Alerter:
     def _kept(self, name: str) -> bytes | None:
         return self._store.load(name) if self.read else None
 
-    def _opened_book(self) -> Book:
+    def _opened_book(self, now: datetime) -> Book:
         raw = self._kept(BOOK)
         pages: Pages | None = None
         if raw is not None:
@@ -195,13 +208,13 @@ class Alerter:
                 pages = msgspec.json.decode(raw, type=Pages)
             except msgspec.DecodeError as e:
                 self._unreadable(BOOK, e)
-        book = Book(self._rules, pages, self._now())
+        book = Book(self._rules, pages, now)
         book.keep_only(self._servers)
         return book
 
-    def _opened_alertmanager(self) -> Alertmanager:
+    def _opened_alertmanager(self, now: datetime) -> Alertmanager:
         try:
-            return Alertmanager(self.settings, self.host, self._kept(KNOWN))
+            return Alertmanager(self.settings, self.host, self._kept(KNOWN), now)
         except msgspec.DecodeError as e:
             self._unreadable(KNOWN, e)
             return Alertmanager(self.settings, self.host)
@@ -306,16 +319,16 @@ class Alerter:
     async def _follow(self, manager: Alertmanager) -> None:
         """Keep Alertmanager in step: at once when something changes, and before what it knows runs out."""
         failures = 0
-        told_at: datetime | None = None
+        told_at: float | None = None
         while True:
             self._alarm.clear()
             now = self._now()
             standing = [c for c in self._book.standing(now) if self._mode_of(c.server) != "observe"]
             news = manager.follow([(cause, self._item(cause, News.STILL)) for cause in standing], now)
-            if manager.known and (news or told_at is None or (now - told_at).total_seconds() >= RESEND_S):
+            if manager.known and (news or told_at is None or self._clock.now() - told_at >= RESEND_S):
                 await self._save()
-                error = await error_of(manager.send(now))
-                told_at = now if error is None else None
+                error = await error_of(manager.send(self._now()))
+                told_at = self._clock.now() if error is None else None
                 if error is not None:
                     failures += 1
                     self._fell_through("alertmanager", failures, error)

@@ -40,8 +40,8 @@ class Alertmanager:
 
     name = "alertmanager"
 
-    def __init__(self, settings: Alerting, host: str, raw: bytes | None = None) -> None:
-        """Take up what was kept.
+    def __init__(self, settings: Alerting, host: str, raw: bytes | None = None, now: datetime | None = None) -> None:
+        """Take up what was kept; what a clock wrote that ran ahead is brought back to `now`.
 
         Raises:
             msgspec.DecodeError: it cannot be understood.
@@ -50,6 +50,14 @@ class Alertmanager:
         self._files = http.Files(self.name)
         self.host = host
         self.known: dict[str, Known] = msgspec.json.decode(raw, type=dict[str, Known]) if raw else {}
+        if now is not None:
+            for known in self.known.values():
+                known.starts, known.ended = min(known.starts, now), known.ended and min(known.ended, now)
+
+    def shift(self, by: timedelta) -> None:
+        """The wall clock was set: all moments are `by` later on it."""
+        for known in self.known.values():
+            known.starts, known.ended = known.starts + by, known.ended and known.ended + by
 
     def encoded(self) -> bytes:
         """The file's content."""

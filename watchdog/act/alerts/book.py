@@ -1,7 +1,8 @@
 """The book of causes that stand: what is worth a message, when, and together with what. Pure: time comes from outside.
 
-All moments are wall-clock time that the caller derives from one steady clock, so they never jump within one life of the
-daemon and mean the same after its restart.
+All moments are wall-clock time, so that they mean the same after a restart of the daemon. The caller counts them on a clock that
+does not jump; where the wall clock was set meanwhile, it moves all of them by as much (`shift`), so that no wait gets longer or
+shorter by that.
 """
 
 from collections import deque
@@ -88,6 +89,14 @@ class Book:
         self._told = deque(sorted({*self._told, *since._told}))
         self.lost = max(self.lost, since.lost)
         self.stood_down |= since.stood_down
+
+    def shift(self, by: timedelta) -> None:
+        """The wall clock was set: all moments are `by` later on it."""
+        self._told = deque(t + by for t in self._told)
+        for cause in self._causes.values():
+            cause.since, cause.renewed, cause.open_at = cause.since + by, cause.renewed + by, cause.open_at + by
+            cause.said = cause.said and cause.said + by
+            cause.over = cause.over and cause.over + by
 
     @property
     def pages(self) -> Pages:
