@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.test_respond import DONE, LIFE, Made, left
@@ -76,6 +77,16 @@ async def test_every_guard_holds_to_the_last_but_those_that_look_at_the_order_it
     else:
         assert made.said[-1] == "restart dropped: not restarted: a guard"
         assert counts_for_nothing(made)
+
+
+async def test_no_evidence_is_gathered_while_it_restarts(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.watch.server = msgspec.structs.replace(made.watch.server, restart=config.Restarting(evidence_limit_s=0.0))
+    monkeypatch.setattr(respond, "EVIDENCE_OVER_S", 0.0)
+    made.during_evidence = asyncio.Event().wait
+    made.order()
+    await made.over()
+    assert len(made.restarts) == 2
+    assert made.responder._evidence is not None and made.responder._evidence.cancelled()
 
 
 async def test_a_fault_of_ours_before_systemd_was_asked_is_no_restart(made: Made) -> None:

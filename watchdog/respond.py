@@ -29,7 +29,7 @@ EVIDENCE_AGE_S = 120.0
 REFUSED_EVIDENCE_S = 3600.0
 """Nor is it for so long where the restart was refused and is ordered anew."""
 EVIDENCE_OVER_S = 5.0
-"""Evidence keeps to its own limit; after so many seconds more it is not waited for."""
+"""Evidence keeps to its own limit; after so many seconds more it is given up."""
 RECORD_S = 1800.0
 SAVE_LIMIT_S = 10.0
 BUS_LOOK_S = 30.0
@@ -156,7 +156,7 @@ class Responder:
             why = f"evidence could not be collected: {e!r}"
             watch.log.error("evidence", message=why, reason=intent.reason)  # noqa: TRY400
             return None
-        where = str(bundle.path) if bundle.path else "memory only"
+        where = str(bundle.path) if bundle.path else "lost"
         said = f"evidence saved in {bundle.took_s:.1f} s: {where}" if bundle.path else str(bundle.warning)
         say = watch.log.info if bundle.path else watch.log.error
         say("evidence", message=said, reason=intent.reason, bundle=where)
@@ -215,6 +215,7 @@ class Responder:
             self._diagnose(intent, order.t)
         assert self._evidence is not None
         await asyncio.wait([self._evidence], timeout=watch.server.restart.evidence_limit_s + EVIDENCE_OVER_S)
+        self._evidence.cancel()  # nothing is gathered from a server that is being restarted
         changed = self._no_longer(order.inv)
         if changed is not None:
             return Outcome(result="dropped", message=f"{NOT_RESTARTED}{changed}", stand_down=True)

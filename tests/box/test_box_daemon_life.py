@@ -153,7 +153,7 @@ def test_full_disk_is_told_and_the_restart_goes_on(host: Host) -> None:
     assert host.box.show(FULL.unit, "InvocationID") != host.lives[FULL.name]
     assert "free space" in dog.until(5, event="state-lost")["message"]
     assert dog.entries(event="record-lost")
-    assert any("memory only" in e.get("bundle", "") for e in dog.entries(event="evidence"))
+    assert any(e.get("bundle") == "lost" for e in dog.entries(event="evidence"))
     host.box.run("rm", "/var/lib/wfull/filler")
     dog.ask("pause", seconds=60)
     wait_for(lambda: dog.entries(event="state-saved"), 15, "it writes again")

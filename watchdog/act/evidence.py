@@ -1,7 +1,7 @@
 """An incident bundle: what can be seen of a sick server, saved before anything is done about it.
 
-All parts are gathered at once, each bounded; what fails is named in the summary. Gathering never blocks the loop, never takes
-longer than its limit, and never harms the server. If the disk is full or cannot be written the bundle is kept in memory.
+All parts are gathered at once, each bounded; what fails is named in the summary. The whole never blocks the loop, takes no
+longer than its limit, and never harms the server. Where the disk is full or cannot be written, the bundle is lost.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from watchdog.act.summary import conditions, summary
 from watchdog.worker import Worker
 
 GATHER_SHARE = 0.8
-"""This part of the time is for gathering, the rest for writing."""
-
-WRITE_LEAST_S = 0.5
+"""This part of the time is for gathering; of what is left, the summary has half, and writing the rest."""
+COLLECTOR_SHARES = (0.9, 0.96)
+"""Of the time for gathering, a collector is told so much; after so much it is broken off, and has the rest to end."""
 MIB = 1 << 20
 
 
@@ -33,7 +33,6 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: the bundle's name, such as "2026-01-14T02-00-00Z-SchedulerHung".
         path: its folder; None if it could not be written.
-        files: the contents, name → bytes, where it could not be written; else empty.
         size: bytes of all files.
         failed: parts that could not be had: file name → why.
         warning: one sentence with its cure, if it could not be written.
@@ -42,7 +41,6 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     path: Path | None = None
-    files: dict[str, bytes] = {}
     size: int = 0
     failed: dict[str, str] = {}
     warning: str | None = None
@@ -68,6 +66,10 @@ async def collect(
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
+
+    def left() -> float:
+        return max(0.0, begun + limit_s - loop.time())
+
     limits = limits or config.Recording()
     files, failed = await _gather(scene, limit_s * GATHER_SHARE, collectors)
     for name, content in (("intent.json", msgspec.to_builtins(scene.intent)), ("conditions.json", conditions(scene))):
@@ -75,7 +77,7 @@ async def collect(
     sizes = {name: len(content) for name, content in files.items()}
     worker = Worker("bundle")
     try:
-        files[SUMMARY] = (await worker.call(lambda: summary(scene, sizes, failed), limit_s)).encode()
+        files[SUMMARY] = (await worker.call(lambda: summary(scene, sizes, failed), left() / 2)).encode()
     except TimeoutError:
         failed[SUMMARY] = "the host is too slow to write it"
         worker = Worker("bundle")
@@ -86,17 +88,16 @@ async def collect(
     path, warning = None, None
     try:
         save = functools.partial(_save, home, name, files, limits, scene)
-        path = await worker.call(save, max(WRITE_LEAST_S, begun + limit_s - loop.time()))
+        path = await worker.call(save, left())
     except OSError as e:  # TimeoutError is one
-        why = "the disk does not answer" if isinstance(e, TimeoutError) else e.strerror or str(e)
+        why = e.strerror or str(e) or "the disk does not answer"
         warning = (
-            f"the incident bundle could not be written to {home} ({why}) and is kept in memory only: "
+            f"the incident bundle could not be written to {home} ({why}) and is lost: "
             "free space there, or make it writable for the watchdog's user"
         )
     return Bundle(
         name=path.name if path is not None else name,
         path=path,
-        files={} if path is not None else files,
         size=total,
         failed=failed,
         warning=warning,
@@ -113,27 +114,28 @@ def _save(home: Path, name: str, files: Mapping[str, bytes], limits: config.Reco
 
 async def _gather(scene: Scene, limit_s: float, collectors: Mapping[str, Collector]) -> tuple[dict[str, bytes], dict[str, str]]:
     """Run all collectors at once; what they got, and why others got nothing."""
-    tasks = {name: asyncio.create_task(collector(scene, limit_s * 0.9)) for name, collector in collectors.items()}
+    told_s, broken_off_s = (limit_s * share for share in COLLECTOR_SHARES)
+    tasks = {name: asyncio.create_task(collector(scene, told_s)) for name, collector in collectors.items()}
     try:
         if tasks:
-            await asyncio.wait(tasks.values(), timeout=limit_s)
+            await asyncio.wait(tasks.values(), timeout=broken_off_s)
     finally:
         for task in tasks.values():
             task.cancel()
     late = {name for name, task in tasks.items() if not task.done()}
     if late:
-        await asyncio.wait([tasks[name] for name in late], timeout=1.0)
+        await asyncio.wait([tasks[name] for name in late], timeout=limit_s - broken_off_s)
     files: dict[str, bytes] = {}
     failed: dict[str, str] = {}
     for name, task in tasks.items():
         if not task.done() or task.cancelled():
-            failed[name] = f"it took longer than {limit_s:.1f} s"
+            failed[name] = f"it took longer than {broken_off_s:.1f} s"
         elif (error := task.exception()) is None:
             files[name] = task.result()
         elif isinstance(error, CommandError):
             failed[name] = str(error)
         elif isinstance(error, TimeoutError):
-            failed[name] = f"it took longer than {limit_s:.1f} s"
+            failed[name] = f"it took longer than {broken_off_s:.1f} s"
         else:
             failed[name] = redact.line(f"{type(error).__name__}: {error}", 300)
     return files, failed
