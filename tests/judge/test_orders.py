@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 import pytest
+from msgspec import structs
 
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.verdict import Action, Event, Intent
-from watchdog.observation import Job, Log, Observation, Unit
+from watchdog.observation import Job, Log, Observation, Proc, Procs, Unit
 
 OLD, NEW = "a" * 32, "b" * 32
 READY = Log(t=1.0, inv=OLD, message="[2026-01-14 02:00:00] The server is fired up and ready to roll!")
@@ -168,3 +169,21 @@ def test_the_end_of_a_job_that_was_missed_hides_no_later_death(mine: bool) -> No
     up = unit(140.0, "active", "running", inv=life, pid=8)
     died = unit(300.0, "failed", "failed", inv=life, result="exit-code")
     assert ("restart", "DiedUnasked") in told(*before, up, died)
+
+
+@pytest.mark.parametrize(
+    ("sub", "limit_s", "mine", "stuck"),
+    [
+        ("stop-sigkill", 60.0, False, True),
+        ("final-sigkill", None, False, True),
+        ("stop-sigterm", 60.0, True, True),  # we have sent it
+        ("stop-sigterm", None, False, False),  # TimeoutStopSec=infinity: a drain may last
+        ("stop-sigterm", 60.0, False, False),
+        ("stop-post", None, False, False),
+    ],
+)
+def test_only_what_sigkill_did_not_end_is_stuck_in_the_kernel(sub: str, limit_s: float | None, mine: bool, stuck: bool) -> None:
+    at_work = Procs(t=800.0, inv=OLD, procs=[Proc(pid=7, name="python3", state="S"), Proc(pid=8, name="sglang::scheduler")])
+    left = structs.replace(unit(100.0, "deactivating", sub, pid=7), timeout_stop_s=limit_s)
+    found = intents(job(99.0, "new", "restart" if mine else "stop", mine=mine), left, at_work, until=900.0)
+    assert ("Unkillable" in {i.reason for i in found}) is stuck

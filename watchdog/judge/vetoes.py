@@ -258,6 +258,10 @@ def _unkillable(f: Facts, now: float) -> Iterator[Call]:
         return
     if u is None or u.active_state != "deactivating" or f.life.stopping_since is None:
         return
+    # TimeoutStopSec=infinity lets a drain last; and while systemd says that it waits after SIGTERM, only we can have sent SIGKILL.
+    killed = "sigkill" in u.sub_state if u.sub_state else u.timeout_stop_s is not None
+    if not killed and not f.life.ours:
+        return
     lasting = now - f.life.stopping_since
     limit = (u.timeout_stop_s or 90.0) + UNKILLABLE_S
     left = f.ranks.last.procs if f.ranks.last is not None else []
