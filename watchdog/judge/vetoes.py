@@ -258,7 +258,7 @@ def _unkillable(f: Facts, now: float) -> Iterator[Call]:
         return
     if u is None or u.active_state != "deactivating" or f.life.stopping_since is None:
         return
-    # TimeoutStopSec=infinity lets a drain last; and while systemd says that it waits after SIGTERM, only we can have sent SIGKILL.
+    # A drain may last (TimeoutStopSec=infinity). While systemd says that it waits after SIGTERM, only we can have sent SIGKILL.
     killed = "sigkill" in u.sub_state if u.sub_state else u.timeout_stop_s is not None
     if not killed and not f.life.ours:
         return
