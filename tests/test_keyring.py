@@ -29,7 +29,25 @@ from watchdog.judge.explain import explain
 from watchdog.judge.verdict import Intent
 from watchdog.known_keys import learn
 from watchdog.log import plain
-from watchdog.observation import STRUCK, Log, Observation, Operator, Probe, Server
+from watchdog.observation import (
+    STRUCK,
+    Acted,
+    Answer,
+    Cgroup,
+    Deps,
+    Kernel,
+    Log,
+    Metrics,
+    Observation,
+    Operator,
+    Probe,
+    Proc,
+    Procs,
+    Self,
+    Server,
+    Unit,
+    encode,
+)
 from watchdog.view import server_view
 from watchdog.watch import Watch
 from watchdog.web.metrics import render
@@ -121,6 +139,64 @@ def test_a_key_that_nobody_knows_is_in_nothing_that_is_told_either(form: str) ->
         watch.take(Operator(t=clock.now(), action="pause", reason=form))
     assert intents
     assert [place for place, text in told(watch, intents, timeline).items() if HIDDEN in text] == []
+
+
+FACTS = [
+    Unit(t=1.0, inv="a" * 32, load_state="loaded", active_state="active", sub_state="running", main_pid=123456),
+    Cgroup(t=1.0, memory_current=81234567890),
+    Procs(t=1.0, procs=[Proc(pid=1234567, name="sglang::scheduler_TP0", state="S", rss=1234567168)]),
+    Metrics(t=1.0, ok=True, values={"num_running_reqs": 123456.0}),
+    Probe(t=1.0, probe="chat", outcome="ok", answer=Answer(text="Paris", finish_reason="length", prompt_tokens=1234567)),
+    Probe(t=1.0, probe="health", outcome="timeout", detail="connected, but no answer within 5 s"),
+    Server(t=1.0, version="0.5.9", args={"model_path": "/models/sglang/kimi", "max_total_tokens": 1234567}),
+    Operator(t=1.0, action="repaired", reason="restart of the GPU"),
+    Acted(t=1.0, action="restart", result="refused", reason="SchedulerHung"),
+    Self(t=1.0, control_probe="failed", journal_ok=True),
+    Log(t=1.0, message="The server is fired up and ready to roll! sglang is active, #token: 1234567", ident="sglang"),
+]
+WORDS = ["123456", "1234567", "active", "running", "sglang", "length", "repaired", "restart", "refused", "failed", "timeout"]
+
+
+@pytest.mark.parametrize("key", WORDS)
+def test_a_key_that_is_a_plain_word_or_number_destroys_no_fact(key: str) -> None:
+    keyring.forget()
+    keyring.remember(key)
+    assert [without_secrets(x) for x in FACTS] == FACTS
+    assert redact.secrets(f"--api-key {key} --tp 8") == f"--api-key {STRUCK} --tp 8", "where it is named it is struck"
+
+
+@pytest.mark.parametrize("key", ["not-found2", "SchedulerHung-1", "kimi-k2.service", "life-of-0001"])
+def test_no_key_is_struck_out_of_a_state_a_name_or_a_number(key: str) -> None:
+    keyring.forget()
+    keyring.remember(key)
+    facts = [
+        Unit(t=1.0, inv=key, load_state=key),
+        Deps(t=1.0, units={key: key}),
+        Acted(t=1.0, action=key, result=key, reason=key),
+        Operator(t=1.0, action=key),
+        Probe(t=1.0, probe=key, outcome="ok", why=key, request_id=key),
+    ]
+    assert [without_secrets(x) for x in facts] == facts
+
+
+def test_a_known_key_is_struck_out_of_each_free_text() -> None:
+    keyring.forget()
+    keyring.remember(key := 'sk-"own"-77')
+    said, answer = f"it is {key}, you know", Answer(text=key, reasoning=key, model=key, prompt_tokens=3)
+    for x in (
+        Probe(t=1.0, probe="prefix", outcome="ok", body=json.dumps(said), answer=answer, earlier=answer, fresh=answer),
+        Probe(t=1.0, probe="models", outcome="ok", served=[said], adapters=[said]),
+        Metrics(t=1.0, ok=False, error=said),
+        Procs(t=1.0, procs=[Proc(pid=7, name=said)]),
+        Server(t=1.0, args={"lora_paths": [{"name": said}]}, env={"A": said}, memory_usage={"note": said}),
+        Self(t=1.0, fallen=[said]),
+        Operator(t=1.0, action="pause", reason=said),
+        Acted(t=1.0, action="restart", result="failed", detail=said),
+        Log(t=1.0, message=said),
+        Kernel(t=1.0, message=json.dumps(said)),
+    ):
+        clean = encode(without_secrets(x)).decode()
+        assert (STRUCK in clean, "own" in clean) == (True, False), clean
 
 
 def test_the_bundle_and_our_own_journal_strike_it_too() -> None:

@@ -7,6 +7,9 @@ from watchdog.observation import STRUCK
 
 LEAST = 6
 """A shorter key is not struck out: it would be found in words that have nothing to do with it."""
+LEAST_PLAIN = 16
+"""Nor is a plain word or number shorter than this ("active", "123456"): it would be found in what has nothing to do with it, in
+words that the judges read and in longer numbers. Where it is named, its form tells it (act/secret_forms.py)."""
 MOST = 64
 """So many keys are remembered; the oldest is forgotten when a key was renewed so often."""
 
@@ -15,11 +18,17 @@ _known: dict[str, None] = {}
 _forms: tuple[str, ...] = ()
 
 
+def telling(key: str) -> bool:
+    """Whether a text that has this key in it can only mean the key."""
+    plain = key.isalpha() or key.isdecimal()
+    return len(key) >= (LEAST_PLAIN if plain else LEAST)
+
+
 def remember(key: str) -> None:
-    """From now on strike this key out. May be called in any thread; the same key costs nothing."""
+    """From now on strike this key out, if it is `telling`. May be called in any thread; the same key costs nothing."""
     global _forms  # noqa: PLW0603  # texts are struck in every part of the program, and all must know the same keys
     key = key.strip()
-    if len(key) < LEAST or key in _known:
+    if key in _known or not telling(key):
         return
     with _lock:
         _known[key] = None

@@ -112,6 +112,14 @@ async def test_a_key_that_is_echoed_is_not_kept(tmp_path: Path) -> None:
     assert STRUCK in (got.detail or "") and "odd" not in (got.detail or "")
 
 
+@pytest.mark.parametrize("key", ["123456", "object"])
+async def test_a_key_that_is_a_plain_word_or_number_spoils_no_answer(tmp_path: Path, key: str) -> None:
+    (tmp_path / "key").write_text(key)
+    body = b'{"object": "list", "created": 1234567890}'
+    async with talking(says(reply(200, body))) as talker:
+        assert (await ask(talker, api_key_file=str(tmp_path / "key"))).body == body
+
+
 async def test_a_key_that_cannot_be_read_is_our_own_fault(tmp_path: Path) -> None:
     reached = Access(Talker("127.0.0.1", 1).server(api_key_file=str(tmp_path / "none")))
     got = await exchange(reached, Request("GET", "/v1/models", Limits(1, 2)))

@@ -126,6 +126,6 @@ class Access:
 
     def redacted(self, text: str) -> str:
         """`text` without the key, for a server that echoes it. Redact before you cut."""
-        if not self._key:
+        if not keyring.telling(self._key):
             return text
         return text.replace(self._key, STRUCK).replace(json.dumps(self._key)[1:-1], STRUCK)
