@@ -184,9 +184,8 @@ class Daemon:
     async def _add(self, wanted: list[config.Server]) -> None:
         """Begin to watch servers, with what is remembered of them as far as their disk answers in time."""
         assert self._tasks is not None
-        readings = [
-            self._tasks.create_task(recalled(self.state_dir / s.name, self.clock), name=f"memory of {s.name}") for s in wanted
-        ]
+        known = [recalled(self.state_dir / s.name, self.clock, s.unit) for s in wanted]
+        readings = [self._tasks.create_task(each, name=f"memory of {s.name}") for each, s in zip(known, wanted, strict=True)]
         if readings:
             await asyncio.wait(readings, timeout=RECALL_LIMIT_S)
         for settings, reading in zip(wanted, readings, strict=True):

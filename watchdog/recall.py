@@ -28,9 +28,9 @@ class Recall(NamedTuple):
     read: bool = True
 
 
-def state_file(home: Path, clock: Clock) -> StateFile:
+def state_file(home: Path, clock: Clock, unit: str = "") -> StateFile:
     """The state file of the server whose folder is `home`."""
-    return StateFile(home / "state.json", clock)
+    return StateFile(home / "state.json", clock, unit)
 
 
 def baseline_file(home: Path) -> BaselineFile:
@@ -38,9 +38,9 @@ def baseline_file(home: Path) -> BaselineFile:
     return BaselineFile(home / "baseline.json")
 
 
-def recall(home: Path, clock: Clock) -> Recall:
+def recall(home: Path, clock: Clock, unit: str = "") -> Recall:
     """Read them. Blocks for as long as the disk does."""
-    return Recall(*state_file(home, clock).load(), *baseline_file(home).load())
+    return Recall(*state_file(home, clock, unit).load(), *baseline_file(home).load())
 
 
 def unread() -> Recall:
@@ -48,6 +48,6 @@ def unread() -> Recall:
     return Recall(Saved(), None, Kept(), None, read=False)
 
 
-async def recalled(home: Path, clock: Clock) -> Recall:
+async def recalled(home: Path, clock: Clock, unit: str) -> Recall:
     """Read them in a thread, for as long as it takes."""
-    return await Worker("memory").call(lambda: recall(home, clock), None)
+    return await Worker("memory").call(lambda: recall(home, clock, unit), None)

@@ -48,6 +48,7 @@ class Saved(msgspec.Struct, kw_only=True):
 
     Attributes:
         version: of this format.
+        unit: the unit that it is about; "" in files of versions that did not write it.
         boot_id: of the boot in which it was written.
         boottime: CLOCK_BOOTTIME of the writing, in seconds.
         wall: wall-clock time of the writing (Unix seconds).
@@ -58,6 +59,7 @@ class Saved(msgspec.Struct, kw_only=True):
     """
 
     version: int = VERSION
+    unit: str = ""
     boot_id: str = ""
     boottime: float = 0.0
     wall: float = 0.0
@@ -81,6 +83,10 @@ class Saved(msgspec.Struct, kw_only=True):
         for incident in self.incidents:
             moments += incident.moments()
         return all(abs(t) < LONGEST_S for t in moments)
+
+    def word_of_people(self) -> "Saved":
+        """A pause alone: a person named the server, whatever its unit is."""
+        return Saved(paused=self.paused, paused_until=self.paused_until, pause_reason=self.pause_reason)
 
     def shift(self, seconds: float) -> None:
         """Carry all moments over to another clock, on which they are `seconds` later."""
@@ -120,10 +126,17 @@ def boot_id() -> str:
 
 
 class StateFile:
-    """Reads and writes the state of one server."""
+    """Reads and writes the state of one server.
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    Args:
+        path: the file.
+        clock: the daemon's clock.
+        unit: the server's unit; what is about another one is not taken up. "" takes up whatever is there.
+    """
+
+    def __init__(self, path: Path, clock: Clock, unit: str = "") -> None:
         self.path = path
+        self._unit = unit
         self._clock = clock
         self._boot_id = boot_id()
 
@@ -154,6 +167,9 @@ class StateFile:
                 return self._lost(), self._aside("has moments that cannot be")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             return self._lost(), self._aside(f"is damaged ({e})")
+        if self._unit and saved.unit and saved.unit != self._unit:
+            left = "its restarts, its incidents and what was learned of it are forgotten; a pause still holds"
+            return saved.word_of_people(), f"{self.path} is about {saved.unit}, and {self._unit} has its name now: {left}"
         return saved, None
 
     def _lost(self) -> Saved:
@@ -174,7 +190,7 @@ class StateFile:
 
     def encode(self, saved: Saved) -> bytes:
         """The state as it is written, with the moment of now."""
-        saved.version, saved.boot_id = VERSION, self._boot_id
+        saved.version, saved.boot_id, saved.unit = VERSION, self._boot_id, self._unit or saved.unit
         saved.boottime, saved.wall, saved.now = time.clock_gettime(time.CLOCK_BOOTTIME), time.time(), self._clock.now()
         return msgspec.json.encode(saved)
 

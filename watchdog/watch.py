@@ -89,7 +89,7 @@ class Watch:
         self.home = home
         self.target = Target(server)
         self.log = get(server=server.name, unit=server.unit)
-        self.file = state_file(home, clock)
+        self.file = state_file(home, clock, server.unit)
         self.saved, trouble = self.file.load() if known is None else (known.saved, known.trouble)
         read = known is None or known.read
         self.unread = None if read else f"a pause or a spent budget may stand in {self.file.path}, which cannot be read yet"
