@@ -180,6 +180,17 @@ def test_a_canary_that_nothing_vouches_for_is_no_reason_to_restart(before: str, 
     assert (v.status, v.reason, wants(v)) == (Status.FALSE, reason, wanted)
 
 
+def test_where_another_server_does_half_of_the_work_its_canary_proves_nothing_of_this_one() -> None:
+    f = serving()
+    f.see(Server(t=1.0, inv=INV, args={"disaggregation_mode": "decode"}))
+    asked(f, "ggg")
+    for n in range(5):
+        body = "KVTransferError: Failed to get kvcache from prefill instance"
+        f.see(Probe(t=700.0 + 60.0 * n, inv=INV, probe="chat", outcome="status", status=500, total_s=0.1, body=body))
+    v = judged(f, 950.0)
+    assert (v.reason, wants(v)) == ("HalfFails", [Want.ALERT])
+
+
 @pytest.mark.parametrize(
     ("kinds", "reason", "wanted", "severity"),
     [

@@ -55,3 +55,24 @@ def test_lines_with_a_name_of_their_own_are_not_kept_one_by_one() -> None:
         said(f, 600.0 + n, line=PREFETCH.format(f"{n:032x}"))
     assert len(f.troubles.told) == 1
     assert "5000 times" in trouble.judge(f, 6000.0).message
+
+
+TRANSFER = "Decode transfer failed for request rank=0 decode_req.req.rid='{}' with exception KVTransferError(room=3): {}"
+LOST = "Failed to get kvcache from prefill instance, it might be dead"
+
+
+def test_transfers_that_fail_are_told_of_the_other_side() -> None:
+    f = serving()
+    said(f, 600.0)
+    said(f, *(700.0 + 5.0 * n for n in range(9)), line=TRANSFER.format("1f", LOST))
+    assert reasons(trouble.judge(f, 750.0)) == ["Nan"]
+    said(f, 745.0, line=TRANSFER.format("1f", LOST))
+    assert reasons(trouble.judge(f, 750.0)) == ["TransfersFail", "Nan"]
+    assert reasons(trouble.judge(f, 750.0 + 600.0)) == ["Nan"]
+
+
+def test_ranks_that_tell_of_one_request_and_clients_that_went_away_are_no_failing_transfers() -> None:
+    f = serving()
+    said(f, *(700.0 + 0.02 * n for n in range(16)), line=TRANSFER.format("1f", LOST))
+    said(f, *(800.0 + 5.0 * n for n in range(16)), line=TRANSFER.format("1f", "Aborted by AbortReq."))
+    assert trouble.judge(f, 900.0).status is Status.TRUE

@@ -251,6 +251,10 @@ def _errors(f: Facts, now: float) -> Verdict | None:
         advice = "Look at the transcript of a canary: something answers that is not SGLang, or its API has changed."
         alert = Call(want=Want.ALERT, reason="MalformedAnswers", message=f"{message}.", severity=Severity.CRITICAL, advice=advice)
         return Verdict(type=kind, status=Status.FALSE, reason="MalformedAnswers", message=f"{message}.", calls=(alert,))
+    if f.life.disaggregated() or f.troubles.transfers:
+        advice = "Several servers answer a request: look at the others and at the log of this one, and ask through the router."
+        alert = Call(want=Want.ALERT, reason="HalfFails", message=f"{message}.", severity=Severity.CRITICAL, advice=advice)
+        return Verdict(type=kind, status=Status.FALSE, reason=alert.reason, message=alert.message, calls=(alert,))
     if not (a.good_ever or f.probes.last_answer(CANARIES) is not None or answered is not None or ended is not None):
         # A server that is ill answered once. This may be asked badly, or set up so that it cannot answer.
         alert = Call(

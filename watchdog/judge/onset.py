@@ -23,7 +23,7 @@ def _since(f: Facts, reason: str) -> float | None:
             return _unreached_since(f)
         case "NotAdmitting":
             return shut_since(f)
-        case "CanaryErrors" | "ErrorsFromTheStart":
+        case "CanaryErrors" | "ErrorsFromTheStart" | "HalfFails":
             return f.answers.errors[0].t if f.answers.errors else None
         case "GarbageAnswers" | "GarbageFromTheStart":
             return f.answers.run.since if f.answers.run is not None else None

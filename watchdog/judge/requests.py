@@ -65,6 +65,8 @@ def judge(f: Facts, now: float) -> Verdict:
         )
     usual = "Check base_url, model and api_key_file with `sglang-watchdog check-config` and `verify`."
     advice = GATEWAY if (last.status or 0) >= 500 else ADVICE.get(last.status or 0, usual)
+    if f.life.disaggregated() and last.status == 400:
+        advice = "It computes prompts or answers only and is asked through a router: set probe.chat=false for it."
     call = Call(
         want=Want.ALERT,
         reason="ProbesRefused",

@@ -1,8 +1,10 @@
 """Lines of the log that tell of trouble without an end: hicache that does not work, NaN, unbalanced memory."""
 
+from collections.abc import Iterator
+
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
-from watchdog.judge.facts.trouble import Trouble
+from watchdog.judge.facts.trouble import TRANSFERS, Trouble
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.sglang.loglines import Mark
 from watchdog.wording import ago, quoted, span
@@ -16,34 +18,47 @@ ADVICE: dict[Mark, str] = {
     Mark.MEMORY_UNBALANCED: "Something else holds GPU memory: look at nvidia-smi.",
 }
 FADE_S = 3600.0
+TRANSFERS_S = 300.0
+"""Transfers that fail must be so dense to be told."""
+TRANSFERS_FADE_S = 600.0
+TRANSFERS_ADVICE = (
+    "Look at the servers on the other side (prefill or decode), and at the network and its devices between them: a restart of "
+    "this one seldom helps."
+)
 
 
 def judge(f: Facts, now: float) -> Verdict:
     """The condition LogClean."""
     kind = "LogClean"
-    lasting = [x for x in f.troubles.told.values() if now - x.last < FADE_S or x.line.mark is Mark.HICACHE_TROUBLE]
-    lasting.sort(key=lambda x: x.last, reverse=True)
+    calls = (*_transfers(f, now), *_lines(f, now))
+    if calls:
+        return Verdict(type=kind, status=Status.FALSE, reason=calls[0].reason, message=calls[0].message, calls=calls)
     life = f.life
-    if not lasting and life.looping(now):
+    if life.looping(now):
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRunning", message="The server dies soon after each start.")
-    if not lasting and life.dying_line is not None and life.dying_at is not None:
+    if life.dying_line is not None and life.dying_at is not None:
         message = f"The log said {ago(now - life.dying_at)}: {quoted((life.cause or life.dying_line).message, 200)}."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="FatalLine", message=message)
-    if not lasting and life.phase() is Phase.OFF:
+    if life.phase() is Phase.OFF:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotRunning", message=f"The server is {life.phase().value}.")
-    if not lasting:
-        return Verdict(type=kind, status=Status.TRUE, reason="NothingOdd", message="No line of this life tells of trouble.")
-    calls = tuple(
-        Call(
-            want=Want.ALERT,
-            reason=_reason(x.line.mark),
-            message=_said(x, now),
-            severity=Severity.WARNING,
-            advice=ADVICE[x.line.mark],
-        )
-        for x in lasting
-    )
-    return Verdict(type=kind, status=Status.FALSE, reason=calls[0].reason, message=calls[0].message, calls=calls)
+    return Verdict(type=kind, status=Status.TRUE, reason="NothingOdd", message="No line of this life tells of trouble.")
+
+
+def _transfers(f: Facts, now: float) -> Iterator[Call]:
+    """Requests that fail because nothing comes from the server that computes the other half of them."""
+    times = f.troubles.transfers
+    if len(times) == TRANSFERS and times[-1] - times[0] <= TRANSFERS_S and now - times[-1] < TRANSFERS_FADE_S:
+        message = f"Requests fail as their KV cache is not transferred between servers, the last {ago(now - times[-1])}."
+        yield Call(want=Want.ALERT, reason="TransfersFail", message=message, severity=Severity.WARNING, advice=TRANSFERS_ADVICE)
+
+
+def _lines(f: Facts, now: float) -> Iterator[Call]:
+    """Each kind of trouble that lasts, the newest first."""
+    for x in sorted(f.troubles.told.values(), key=lambda x: x.last, reverse=True):
+        mark = x.line.mark
+        if now - x.last < FADE_S or mark is Mark.HICACHE_TROUBLE:
+            message = _said(x, now)
+            yield Call(want=Want.ALERT, reason=_reason(mark), message=message, severity=Severity.WARNING, advice=ADVICE[mark])
 
 
 def _said(x: Trouble, now: float) -> str:

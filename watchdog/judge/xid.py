@@ -59,7 +59,8 @@ TABLE: dict[int, Xid] = {
     54: Xid("the GPU board has no auxiliary power", "device", "inspect"),
     60: _app("the video processor reported an exception"),
     62: _reset("the GPU's own micro-controller halted"),
-    63: Xid("a bad row of GPU memory was marked and will be replaced at the next reset; work may go on", "device", "none"),
+    # The catalogue says IGNORE: nothing at once. What is marked is replaced by a reset, at the next occasion.
+    63: Xid("a bad row of GPU memory was marked and will be replaced at the next reset; work may go on", "device", "reset"),
     64: _reset("a bad row of GPU memory could not be replaced"),
     66: Xid("the driver made an illegal access that needs nothing", "driver", "none"),
     67: Xid("the driver made an illegal access that needs nothing", "driver", "none"),

@@ -27,6 +27,8 @@ _EXCEPTION = (
 _OUT_OF_MEMORY = (
     rule(Mark.RETRACT, r"Decode out of memory happened\. #retracted_reqs: (?P<retracted>\d+)"),
     rule(Mark.OUT_OF_MEMORY, r"(?:Prefill|Decode) out of memory\. Try to lower your batch size\.", fatal=True),
+    # "Aborted": its client went away (srt/disaggregation/mooncake/conn.py, 0.5.x)
+    rule(Mark.ABORTED, r"(?:Prefill|Decode) transfer failed for request .{0,300}?: Aborted", cause="client"),
     rule(Mark.ABORTED, r"(?:Prefill|Decode) transfer failed for request ", cause="transfer"),
 )
 _LEAK = (rule(Mark.LEAK_CHECK, r"(?:token_to_kv_pool_allocator|req_to_token_pool|pool) memory leak detected!"),)

@@ -20,7 +20,7 @@ HANGS = frozenset(
 REFUSALS = frozenset({"ProbesRefused", "ProbesDoNotConnect"})
 CANARIES = (
     frozenset({"CanaryErrors", "CanaryAloneFails", "GarbageAnswers", "GarbageAtTimes", "GarbageFromTheStart", "MalformedAnswers"})
-    | {"WrongAnswers", "OddFromTheStart", "ErrorsFromTheStart", "CanariesUnanswered"}
+    | {"WrongAnswers", "OddFromTheStart", "ErrorsFromTheStart", "HalfFails", "CanariesUnanswered"}
     | REFUSALS
 )
 ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "SameEarlyDeath"}) | {

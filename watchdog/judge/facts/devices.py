@@ -3,6 +3,7 @@
 from collections import deque
 
 from watchdog.judge import kernel_lines, throttling
+from watchdog.judge.facts.gpu_memory import GpuMemory
 from watchdog.judge.facts.trend import Series
 from watchdog.judge.kernel_lines import KernelFact, Kind
 from watchdog.observation import Gpu, GpuDevice, GpuProc, Kernel
@@ -41,6 +42,7 @@ class Devices:
         """Since when each good round has had a GPU whose NVLink fabric failed."""
         self.latched: dict[tuple[str, str | None], tuple[float, KernelFact]] = {}
         self.notable: deque[tuple[float, KernelFact]] = deque(maxlen=20)
+        self.gpu_memory = GpuMemory()
         self.rounds: deque[Gpu] = deque()
         self.held_at: float | None = None
         """When a GPU last gave a reason for a clock below its usual one."""
@@ -68,6 +70,7 @@ class Devices:
             return
         self.bad_rounds, self.bad_since, self.error = 0, None, ""
         before, self.good = self.good, o
+        self.gpu_memory.see(o)
         if self.without_fabric():
             self.fabric_failed_at = o.t if self.fabric_failed_at is None else self.fabric_failed_at
         else:
@@ -117,8 +120,10 @@ class Devices:
         self.notable.append((o.written, fact))
         if fact.kind is Kind.RECOVERED:
             self.latched = {key: fault for key, fault in self.latched.items() if key[1] != fact.pci}
+            self.gpu_memory.reset(fact.pci)
         elif fact.blocks_restart:
             self.latched.setdefault((fact.kind, fact.pci), (o.written, fact))
+        self.gpu_memory.see_kernel(o.written, fact)
         return fact
 
     def without_fabric(self) -> list[int]:
@@ -135,6 +140,7 @@ class Devices:
     def repaired(self) -> None:
         """A person says that the devices are well again."""
         self.latched.clear()
+        self.gpu_memory.repaired()
         self.bad_rounds = 0
         self.most = len(self.good.gpus) if self.good is not None else 0
 

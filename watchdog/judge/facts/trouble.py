@@ -1,10 +1,16 @@
 """Folds lines that tell of trouble without an end, by their marks: there may be one for each request."""
 
+from collections import deque
+
 import msgspec
 
 from watchdog.sglang.marks import Line, Mark
 
 KINDS = (Mark.HICACHE_TROUBLE, Mark.NAN, Mark.MEMORY_UNBALANCED)
+TRANSFERS = 10
+"""So many requests that got no KV cache from another server are no accident."""
+TOGETHER_S = 1.0
+"""Each rank tells of a request within so long: that counts once."""
 
 
 class Trouble(msgspec.Struct):
@@ -21,10 +27,19 @@ class Troubles:
 
     def __init__(self) -> None:
         self.told: dict[Mark, Trouble] = {}
+        self.transfers: deque[float] = deque(maxlen=TRANSFERS)
+        """When the last requests failed whose KV cache did not come from, or go to, another server."""
 
     def begin(self) -> None:
         """A new life has told of nothing yet."""
         self.told.clear()
+        self.transfers.clear()
+
+    def see_aborted(self, t: float, line: Line) -> None:
+        """Take in that a request was given up, and why."""
+        new = not self.transfers or t - self.transfers[-1] >= TOGETHER_S
+        if new and line.text.get("cause") == "transfer":
+            self.transfers.append(t)
 
     def see(self, t: float, line: Line) -> None:
         """Take in a line that was written at `t`."""
