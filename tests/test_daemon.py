@@ -22,7 +22,7 @@ from watchdog.judge.ledger import Ledger, Ordered
 from watchdog.observation import Gpu, GpuDevice, GpuProc, Log, Observation, Self
 from watchdog.server import owned
 from watchdog.single import TakenError
-from watchdog.state import Saved, StateFile
+from watchdog.state import Saved, StateFile, UnderWay
 from watchdog.view import server_view
 
 # dbus-fast leaves the socket of a connection that failed to the garbage collector.
@@ -315,6 +315,17 @@ async def test_on_a_reload_servers_that_stay_wait_for_no_disk_of_those_that_go(
     assert not reloading.done()
     answers.set()
     assert await reloading is None
+
+
+async def test_another_unit_under_the_same_name_takes_up_nothing_of_the_one_before(made: Made) -> None:
+    await made.until(lambda: made.said("READY"))
+    before = made.daemon.servers["a"].watch
+    before.engine.ledger.restarts.append(Ordered(t=0.0, reason="SchedulerHung"))
+    before.saved.under_way = UnderWay(t=0.0, reason="SchedulerHung", inv="1" * 32, stage="recovery")
+    made.file.write_text(TEXT.replace("no-such-a.service", "no-such-other.service"))
+    assert await made.daemon.reload() is None
+    watch = made.daemon.servers["a"].watch
+    assert (watch.server.unit, watch.engine.ledger.restarts, watch.saved.under_way) == ("no-such-other.service", [], None)
 
 
 async def test_a_source_that_does_not_end_does_not_hold_up_the_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from watchdog import regular
 from watchdog.clock import FakeClock
 from watchdog.config import Restarting
 from watchdog.incidents import Deed, Incident
+from watchdog.judge.facts.learned import Learned, OneStart
 from watchdog.judge.ledger import Ledger, Ordered
 from watchdog.judge.verdict import Action
 from watchdog.state import LOST, Saved, StateFile, UnderWay
@@ -53,6 +54,50 @@ def test_moments_are_carried_over_to_the_clock_of_the_next_daemon(tmp_path: Path
     assert saved.ledger.alerts["X"] == pytest.approx(-10.0, abs=2.0)
     assert saved.ledger.events["X"] == pytest.approx(-20.0, abs=2.0)
     assert saved.paused_until == pytest.approx(600.0, abs=2.0)
+
+
+def test_what_is_about_another_unit_is_left_but_for_a_person_s_word(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    learned = Learned()
+    learned.add_start(OneStart(inv="1", total_s=100.0))
+    saved = Saved(
+        ledger=Ledger(restarts=[Ordered(t=900.0, reason="SchedulerHung")], condemned="a" * 32, condemned_at=900.0),
+        learned=learned,
+        under_way=UnderWay(t=990.0, reason="X", inv="a1", stage="job", job="/job/7"),
+        incidents=[Incident(begun=900.0, reason="R", cause="c", action=Action.RESTART, changed=950.0)],
+        observed_s=500.0,
+        paused=True,
+        paused_until=1600.0,
+        pause_reason="by hand",
+    )
+    clock = FakeClock()
+    clock.advance(1000.0)
+    file = StateFile(path, clock, "old.service")
+    file.write(file.encode(saved))
+
+    assert StateFile(path, Later(), "old.service").load()[0].under_way is not None
+    found, said = StateFile(path, Later(), "new.service").load()
+
+    assert said is not None
+    assert said.startswith(f"{path} is about old.service, and new.service has its name now: its restarts")
+    assert (found.paused, found.pause_reason, found.paused_until) == (True, "by hand", pytest.approx(600.0, abs=2.0))
+    assert (found.ledger, found.learned.starts, found.under_way, found.incidents, found.observed_s) == (
+        Ledger(),
+        [],
+        None,
+        [],
+        0.0,
+    )
+    new = StateFile(path, Later(), "new.service")
+    new.write(new.encode(found))
+    assert new.load()[1] is None, "said once"
+
+
+def test_a_state_that_does_not_name_its_unit_is_that_of_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    written(path, Saved(ledger=Ledger(restarts=[Ordered(t=900.0, reason="SchedulerHung")])))
+    saved, trouble = StateFile(path, Later(), "kimi.service").load()
+    assert (len(saved.ledger.restarts), trouble) == (1, None)
 
 
 def test_incidents_are_carried_over_and_must_be_plausible(tmp_path: Path) -> None:
