@@ -248,6 +248,27 @@ def test_a_pause_survives_the_daemon(tmp_path: Path) -> None:
     assert Made(tmp_path).watch.stand_down() is None
 
 
+@pytest.mark.parametrize("how", ["reload", "start", "late"])
+def test_what_was_only_said_is_forgotten_when_the_mode_becomes_act(tmp_path: Path, how: str) -> None:
+    """By a reload, by a start with another mode, or when the state could only be read late."""
+    made = Made(tmp_path, mode="observe")
+    made.serving()
+    made.watch.engine.ledger.order(2.0, "SchedulerHung", LIFE, config.Restarting(), dry=True)
+    if how == "reload":
+        server = config.Server(name="kimi", unit="kimi.service", mode="act")
+        made.watch.reconfigure(server, config.Config(servers=[server]))
+    else:
+        made.watch.file.write(made.watch.file.encode(made.watch.snapshot_state()))
+        made = Made(tmp_path, mode="act", known=unread() if how == "late" else None)
+        made.serving()
+        if how == "late":
+            made.watch.remember(recall(tmp_path, made.clock))
+    made.clock.advance(5.0)
+    made.watch.tick()
+    ledger = made.watch.engine.ledger
+    assert (ledger.restarts, ledger.condemned) == ([], None)
+
+
 def test_redaction_is_what_the_bundle_uses_too() -> None:
     assert redact.secrets(f"--api-key {SECRET}") == "--api-key …"
 
