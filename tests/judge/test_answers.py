@@ -146,6 +146,29 @@ def test_garbage_that_may_come_from_a_store_is_not_restarted_for() -> None:
     assert wants(v) == [Want.ALERT] and "storage tier (file)" in str(v.calls[0].advice)
 
 
+def test_a_life_that_began_with_garbage_is_not_ended_for_it() -> None:
+    """What was changed before it is to blame, and the next life would begin with it, too."""
+    f = serving()
+    asked(f, "ggg")
+    other = "b" * 32
+    f.see(Unit(t=1000.0, inv=other, load_state="loaded", active_state="active", sub_state="running", main_pid=9, since=1000.0))
+    f.see(Log(t=1001.0, inv=other, message="[2026-01-14 02:16:00] The server is fired up and ready to roll!"))
+    for n in range(9):
+        answer = Answer(text=TEXTS["plain"], finish_reason="length")
+        f.see(Probe(t=1100.0 + 200.0 * n, inv=other, probe="chat", outcome="ok", status=200, total_s=0.2, answer=answer))
+    v = judged(f, 1100.0 + 2 * RESTART_S)
+    assert (v.reason, wants(v)) == ("GarbageAnswers", [Want.ALERT]) and "undo what was changed" in str(v.calls[0].advice)
+
+
+def test_two_witnesses_of_garbage_are_believed_sooner() -> None:
+    f = serving()
+    asked(f, "ggg")
+    f.see(Log(t=900.0, inv=INV, message="[2026-01-14 02:15:00 TP0] Detected errors during sampling! NaN in the logits."))
+    last = asked(f, "p" * 6, begin=1000.0, every=110.0)
+    assert wants(judged(f, last + 40.0)) == [Want.ALERT]
+    assert wants(judged(f, last + 60.0)) == [Want.ALERT, Want.RESTART]
+
+
 def test_an_odd_answer_hides_no_canary_that_fails() -> None:
     f = serving()
     asked(f, "gp")

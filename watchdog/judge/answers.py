@@ -9,6 +9,7 @@ from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.probes import CANARIES
 from watchdog.judge.text import Quality
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
+from watchdog.sglang.marks import Mark
 from watchdog.wording import ago, counted, span
 
 OLD_S = 1800.0
@@ -19,6 +20,8 @@ LASTING_S = 600.0
 RESTART_S = 1800.0
 """Garbage alone, without a second sign, must last so long before a restart is worth its price: it is told long before, and a
 fault of the software comes back."""
+WITNESSED_S = 600.0
+"""The same where the log says that the model computes not-a-number."""
 MIXED_SHARE = 0.15
 """Such a part of the last canaries that was answered with garbage, between good answers, is no accident."""
 EMPTY_LEAST = 3
@@ -103,22 +106,26 @@ def _bad(f: Facts, policy: Judging, now: float) -> Verdict | None:
         both = (structs.replace(call, want=Want.ALERT, unmet=False), call)
         return Verdict(type=kind, status=Status.FALSE, reason="GarbageFromTheStart", message=f"{message}.", calls=both)
     store = f.life.arg("hicache_storage_backend")
+    advice = "If it comes back after a restart it is a fault of the software: keep the transcripts."
+    if not a.good:
+        advice = "It is so since this start: undo what was changed before it (arguments, template, weights, version)."
     alert = Call(
         want=Want.ALERT,
         reason="GarbageAnswers",
-        message=f"{message}; it answered well before.",
+        message=f"{message}; {'it' if a.good else 'the life before this one'} answered well.",
         severity=Severity.CRITICAL,
-        advice=STORE_ADVICE.format(store)
-        if store
-        else "If it comes back after a restart it is a fault of the software: keep the transcripts.",
+        advice=STORE_ADVICE.format(store) if store else advice,
         evidence=tuple(evidence),
     )
     calls: tuple[Call, ...] = (alert,)
     # Without a second sign it must last: an episode passes by itself, and a restart costs everybody the cache. What comes from a
     # store outlives a restart: of the prefix canary alone, or where the cache has one beyond the host's memory, it is no sign.
-    lasting = run.plain >= 2 * policy.garbage_count and now - run.plain_since >= RESTART_S
+    # A life that never gave a good answer began with the fault: weights, template, arguments. The next one would, too.
+    nan = f.troubles.told.get(Mark.NAN)
+    witnessed = nan is not None and nan.last >= run.plain_since - WITNESSED_S
+    lasting = run.plain >= 2 * policy.garbage_count and now - run.plain_since >= (WITNESSED_S if witnessed else RESTART_S)
     chat = a.runs.get("chat")
-    if rejected or (lasting and chat is not None and chat.plain and not store):
+    if rejected or (lasting and a.good and chat is not None and chat.plain and not store):
         calls = (alert, structs.replace(alert, want=Want.RESTART))
     return Verdict(type=kind, status=Status.FALSE, reason="GarbageAnswers", message=f"{message}.", calls=calls)
 
