@@ -19,7 +19,7 @@ from watchdog.web.server import Web
 
 
 async def main(told: TextIO) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # a thread may still write a transcript
         watch = make_watch(Path(folder))
         serve(watch)
         watch.take(gpus(8))
