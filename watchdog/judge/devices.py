@@ -1,10 +1,13 @@
 """GPUs and their driver: what they are worth as evidence, and when they make a restart useless."""
 
+from collections.abc import Mapping
+
 from msgspec import structs
 
 from watchdog.judge import motion
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.devices import FRESH_S, POLLS, Devices
+from watchdog.judge.facts.gpu_memory import ERRORS, Ailing
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import GIB
@@ -37,8 +40,59 @@ def _unread(error: str | None) -> str:
     return UNREAD.get(error or "", f"GPUs cannot be read: {error or 'no reason was given'}.")
 
 
-def judge(f: Facts) -> Verdict:
+def judge(f: Facts, now: float) -> Verdict:
     """The condition DevicesHealthy."""
+    verdict = _devices(f)
+    due = _reset_due(f.devices, now)
+    if due is None:
+        return verdict
+    if verdict.status is Status.FALSE:
+        return structs.replace(verdict, calls=(*verdict.calls, due))
+    return structs.replace(verdict, status=Status.FALSE, reason=due.reason, message=due.message, calls=(*verdict.calls, due))
+
+
+def _reset_due(d: Devices, now: float) -> Call | None:
+    """Errors in the memory of GPUs that go on working: nothing to be done at once, and no restart of the server mends them."""
+    # A GPU of which more is wrong is told of for that, unless this was told first: it is not over then.
+    faults = {fact.pci: at for at, fact in d.latched.values() if fact.pci is not None}
+    found = [x for x in d.gpu_memory.ailing(now) if x.key not in faults or faults[x.key] > x.begun]
+    if not found:
+        return None
+    index = {g.pci.lower()[-12:]: g.index for g in d.good.gpus if g.pci} if d.good is not None else {}
+    worst = found[0]
+    more = f"; likewise {counted(len(found) - 1, 'other GPU')}" if len(found) > 1 else ""
+    gpu = worst.key.removeprefix("GPU ")
+    advice = (
+        "The server can go on meanwhile. At the next occasion reset the GPU: stop the server and this watchdog (both hold it "
+        f"open), run nvidia-smi --gpu-reset -i {gpu}; a restart of the server alone changes nothing. If that fails or errors "
+        "come again, see nvidia-smi -q -d ECC,ROW_REMAPPER and have the GPU replaced."
+    )
+    return Call(
+        want=Want.ALERT,
+        reason="GpuResetDue",
+        message=f"{_ailing(worst, index)}{more}.",
+        advice=advice,
+        evidence=tuple(_ailing(x, index) for x in found[:8]),
+        at=max(x.begun for x in found),
+    )
+
+
+def _ailing(x: Ailing, index: Mapping[str, int]) -> str:
+    """What is known of a GPU with errors in its memory, as a sentence without its full stop."""
+    known = index.get(x.key)
+    name = f"GPU {known} ({x.key})" if known is not None else x.key if x.key.startswith("GPU") else f"GPU {x.key}"
+    said = []
+    if x.counted > 1:
+        said.append(f"has counted {x.counted} uncorrectable memory errors")
+    elif x.counted or ERRORS & set(x.xids):
+        said.append("had an uncorrectable memory error")
+    if x.waits():
+        said.append("waits for a reset: part of its memory is marked to be replaced")
+    told = f" (Xid {', '.join(str(n) for n in x.xids)})" if x.xids else ""
+    return f"{name} {' and '.join(said)}{told}"
+
+
+def _devices(f: Facts) -> Verdict:
     kind = "DevicesHealthy"
     d = f.devices
     fault = _fault(f)

@@ -114,7 +114,7 @@ class Engine:
             replicas.judge(f, policy, now),
             answers.judge(f, policy, now),
             saturation.judge(f, policy, now),
-            devices.judge(f),
+            devices.judge(f, now),
             requests.judge(f, now),
             trouble.judge(f, now),
             vetoes.judge(f, self.settings.restart, now),

@@ -83,6 +83,7 @@ def advice_for(helps: Helps, pci: str | None = None) -> str | None:
     }[helps]
 
 
+REPLACE = "If it comes again, have the GPU replaced: see nvidia-smi -q -d ROW_REMAPPER for a failure."
 _PCI = r"(?P<pci>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)"
 _PROCESS = r"(?P<process>.{1,64}?)"
 
@@ -124,7 +125,7 @@ def _xid(m: re.Match[str]) -> KernelFact | None:
         fault=row.fault,
         helps=helps,
         blocks_restart=blocks,
-        advice=advice_for(helps, pci),
+        advice=f"{advice_for(helps, pci)} {REPLACE}" if number in xid.WORN else advice_for(helps, pci),
         pci=pci,
         number=number,
         pid=int(pid[1]) if pid else None,

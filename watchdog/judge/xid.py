@@ -111,6 +111,9 @@ def explain(number: int) -> Xid:
     return TABLE.get(number) or Xid("an error that NVIDIA's catalogue does not explain", "unknown", "inspect")
 
 
+WORN = frozenset({64})
+"""A reset may help once; a GPU that cannot replace its bad rows has to be replaced (GPU Memory Error Management, RMA policy)."""
+
 RECOVERY: tuple[tuple[str, Helps, bool], ...] = (
     ("none", "none", False),
     ("drain and reset", "reset", False),
