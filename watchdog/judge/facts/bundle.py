@@ -339,6 +339,8 @@ class Facts:
         self.memory.see_procs(x, settled=self._settled(x.t), ready_at=self.life.ready_at)
         if self.ranks.compiler_at == x.t:
             self.start.see_compiler(x.t, self.ranks.compiler)
+        elif self.ranks.helped_at == x.t:
+            self.start.see_helpers(x.t)
         return bool(self.ranks.missing)
 
     def _operator(self, x: o.Operator) -> None:

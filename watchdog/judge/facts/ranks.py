@@ -13,6 +13,9 @@ COMPILES = re.compile(r"(?:\[[^\]\n]{19,60}\] )?(?:(?:Entering|Try) DeepGEMM JIT
 """Kernels are compiled within the rank, without a compiler of its own to be seen (SGLang issues 4773, 9867, 29170)."""
 COMPUTES = 2.5
 """A scheduler that uses so many cores computes on them: one that idles, or waits for GPUs, spins on one."""
+HELPED = 0.5
+"""Processes below the ranks that use so many cores together are at work: torch.compile compiles in a pool of `python3` workers
+(torch/_inductor/compile_worker), which bear no compiler's name. Idle pools and trackers use next to nothing."""
 ESSENTIAL = ("scheduler", "detokenizer", "dp_controller")
 
 
@@ -38,6 +41,8 @@ class Ranks:
         self.compiler = ""
         self.compile_told_at: float | None = None
         """When a line last said that kernels are being compiled."""
+        self.helped_at: float | None = None
+        """When processes below the ranks last used the CPU between two looks."""
         self.cpu_rate: float | None = None
         """Cores in use by the whole unit between the last two looks."""
 
@@ -47,6 +52,8 @@ class Ranks:
             return
         if self.last is not None and o.cpu_s is not None and self.last.cpu_s is not None and o.t > self.last.t:
             self.cpu_rate = max(0.0, (o.cpu_s - self.last.cpu_s) / (o.t - self.last.t))
+        if self.last is not None and o.t > self.last.t and self._below_used(self.last, o) > HELPED * (o.t - self.last.t):
+            self.helped_at = o.t
         self.before, self.last = self.last, o
         here = set()
         names = {proc.pid: proc.name for proc in o.procs}
@@ -67,6 +74,17 @@ class Ranks:
             else:
                 since, looks = self.missing.get(pid, (o.t, 0))
                 self.missing[pid] = (since, looks + 1)
+
+    @staticmethod
+    def _below_used(before: Procs, o: Procs) -> float:
+        """CPU seconds that processes below the schedulers used between two looks. One that is new began after the first."""
+        below: set[int] = set()
+        found = {x.pid for x in o.procs if processes.role(x.name) == "scheduler"}
+        while found:
+            found = {x.pid for x in o.procs if x.ppid in found and x.pid not in below}
+            below |= found
+        had = {x.pid: x.cpu_s or 0.0 for x in before.procs}
+        return sum(max(0.0, (x.cpu_s or 0.0) - had.get(x.pid, 0.0)) for x in o.procs if x.pid in below)
 
     def see_text(self, t: float, message: str) -> None:
         """Take in a line that was written at `t` and may tell of a compilation."""

@@ -12,6 +12,8 @@ GROWTH = 256 * 1024**2
 DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?|0x[0-9a-f]+")
 BAR = re.compile(r"(\d{1,3})%\|[^|]{0,200}\| *([\d.]+[kMGTP]?B?)/[\d.]+[kMGTP]?B? \[")
 """Any bar of tqdm, whatever it counts: its share, and how much is done."""
+HELPED_S = 3600.0
+"""For so long after any other sign of progress, work of processes below the ranks is one; a helper that spins shows no more."""
 NO_PROGRESS = {Mark.ACCESS, Mark.HEALTH_FAILED, Mark.WATCHDOG_SOFT, Mark.DUMP, Mark.HEALTH_DRAINING}
 
 
@@ -25,6 +27,8 @@ class Start:
         """A new life began at `t`."""
         self.progress_at = t
         self.progress_by = "its start"
+        self._own_at = t
+        """When there last was a sign of progress other than that processes below the ranks work."""
         self.step: startup.Phase | None = None
         self.reached: startup.Phase | None = None
         """The farthest phase so far: a draft model that is loaded after the target's graphs goes back to weights."""
@@ -97,6 +101,13 @@ class Start:
         """A compiler in the unit is progress."""
         self._progress(t, f"{name} compiles")
 
+    def see_helpers(self, t: float) -> None:
+        """Processes below the ranks use the CPU: that is how torch.compile looks from outside, and it says no word for long."""
+        if self._own_at is None or t - self._own_at < HELPED_S:
+            own = self._own_at
+            self._progress(t, "processes below the ranks compute")
+            self._own_at = own
+
     def see_work(self, t: float, by: str) -> None:
         """Work is progress, also where nothing has told yet that the server is ready."""
         self._progress(t, by)
@@ -113,7 +124,7 @@ class Start:
 
     def _progress(self, t: float, by: str) -> None:
         if self.progress_at is None or t >= self.progress_at:
-            self.progress_at, self.progress_by = t, by
+            self.progress_at, self.progress_by, self._own_at = t, by, t
 
     def ahead_s(self, now: float, usual: Mapping[str, float]) -> float:
         """What this phase and those after it take as usual, less what is done of them; 0 where that is unknown.
