@@ -83,6 +83,57 @@ def compilers_in_the_cgroup(s: Sim) -> None:
     s.at(900, lambda: setattr(s.looks, "compilers", []))
 
 
+def waits_for_files(s: Sim, until: float | None = None) -> None:
+    """The file server dies in the middle of the weights; all ranks wait for it."""
+    away = [False]
+    s.at(20, s.boot)
+    s.lose = lambda line: away[0]
+
+    def goes() -> None:
+        away[0], s.looks.sleeping = True, "D"
+        s.looks.freeze_growth(s.now)
+        s.after(30, lambda: s.looks.kernel("nfs: server 10.0.4.4 not responding, still trying"))
+
+    def comes() -> None:
+        s.looks.kernel("nfs: server 10.0.4.4 OK")
+        s.after(25, goes_on)
+
+    def goes_on() -> None:
+        away[0], s.looks.sleeping = False, None
+        for ramp in (s.looks.gpu_mem, s.looks.anon, s.looks.read):
+            ramp.hold = None
+
+    s.at(100, goes)
+    if until is not None:
+        s.at(until, comes)
+
+
+@case(
+    "vllm-weight-load-10min",
+    until=1500,
+    variants=("plain", "no-gpu-source"),
+    mid_life=False,
+    alert=must(150, 600, "10.0.4.4"),
+    withhold=must(600, 1400, "file server"),
+    start={"weights": 3000.0},
+)
+def file_server_dies_during_the_load(s: Sim) -> None:
+    waits_for_files(s)
+
+
+@case(
+    "vllm-weight-load-10min",
+    until=1700,
+    mid_life=False,
+    alert=must(150, 600, "10.0.4.4"),
+    withhold=MAY,
+    start={"weights": 3000.0},
+)
+def file_server_comes_back(s: Sim) -> None:
+    """The start went silent longer than a start may, and gets on half a minute after its server."""
+    waits_for_files(s, until=1300)
+
+
 @case("pinning", until=2200, variants=("plain", "0.5.9", "bare"), mid_life=False, alert=NOT, start={"host": 900.0})
 def pinning_takes_long(s: Sim) -> None:
     s.at(20, s.boot)

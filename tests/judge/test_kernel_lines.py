@@ -176,6 +176,34 @@ def test_a_hung_task() -> None:
 
 
 @pytest.mark.parametrize(
+    ("away", "back", "name"),
+    [
+        ("nfs: server 10.0.4.4 not responding, still trying", "nfs: server 10.0.4.4 OK", "NFS server 10.0.4.4"),
+        (r"CIFS: VFS: \\nas has not responded in 180 seconds. Reconnecting...", None, "SMB server nas"),
+        ("CIFS VFS: Server nas has not responded in 120 seconds. Reconnecting...", None, "SMB server nas"),
+        (
+            "Lustre: a-OST0002-osc-ff: Connection to a-OST0002 (at 10.0.0.7@tcp) was lost; in progress operations using this "
+            "service will wait for recovery to complete",
+            "Lustre: a-OST0002-osc-ff: Connection restored to  (at 10.0.0.7@tcp)",
+            "Lustre target a-OST0002",
+        ),
+        ("ceph: mds0 hung", "ceph: mds0 came back", "Ceph server mds0"),
+        ("ceph: [8d6ac5f9 4231]: mds0 hung", "ceph: [8d6ac5f9 4231]: mds0 caps renewed", "Ceph server mds0"),
+        (
+            "libceph: mon2 (1)10.72.36.245:40083 session lost, hunting for new mon",
+            "libceph: mon0 (1)10.72.36.243:40083 session established",
+            "Ceph cluster",
+        ),
+    ],
+)
+def test_file_servers_that_go_and_come_back(away: str, back: str | None, name: str) -> None:
+    gone = fact(away)
+    assert gone.kind is Kind.STORAGE_AWAY and gone.sentence == f"The {name}" and not gone.blocks_restart
+    if back is not None:
+        assert (fact(back).kind, fact(back).share) == (Kind.STORAGE_BACK, gone.share)
+
+
+@pytest.mark.parametrize(
     ("line", "pci"),
     [
         ("pcieport 0000:16:01.0: AER: Uncorrected (Fatal) error received: 0000:18:00.0", "0000:18:00.0"),
@@ -244,6 +272,8 @@ def test_crashes(line: str) -> None:
         "mce: [Hardware Error]: Machine check events logged",  # said of corrected ones too
         "oom_reaper: reaped process 1234 (python3), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB",
         "a program that fallen off the bus",
+        "nfs: server 10.0.4.4 not responding, timed out",  # who waited got an error, and waits no more
+        "Lustre: MGC10.0.0.7@tcp: Connection to MGS (at 0@lo) was lost; in progress operations using this service will fail",
     ],
 )
 def test_lines_that_mean_nothing(line: str) -> None:

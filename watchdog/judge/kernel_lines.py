@@ -2,7 +2,8 @@
 
 Wordings: NVIDIA's driver (open-gpu-kernel-modules; Fabric Manager User Guide for SXid), and the kernel's mm/oom_kill.c,
 mm/memory-failure.c, kernel/hung_task.c, arch/x86/kernel/traps.c, drivers/pci/pcie/aer.c and dpc.c, drivers/edac,
-drivers/acpi/apei.
+drivers/acpi/apei. Of network file systems: net/sunrpc/clnt.c (NFS), fs/smb/client/connect.c (CIFS), fs/ceph/mds_client.c and
+net/ceph/mon_client.c (Ceph), lustre/ptlrpc/import.c (Lustre).
 """
 
 import re
@@ -34,6 +35,9 @@ class Kind(StrEnum):
     HUNG_TASK = "hung-task"
     CRASH = "crash"
     PIN_FAILED = "pin-failed"
+    STORAGE_AWAY = "storage-away"
+    """A file server does not answer, and who waits for it goes on waiting."""
+    STORAGE_BACK = "storage-back"
 
 
 class KernelFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +56,7 @@ class KernelFact(msgspec.Struct, frozen=True, kw_only=True):
         cgroup: of an OOM kill: the process's control group ("/system.slice/sglang.service"), where the line names it.
         limited: of an OOM kill: True where a control group's own limit was reached, False where the host's memory was full.
         seconds: of a hung task: for how long it has been blocked, in seconds.
+        share: of a file server: what tells it from others, the same when it is away and when it is back.
     """
 
     kind: Kind
@@ -67,6 +72,7 @@ class KernelFact(msgspec.Struct, frozen=True, kw_only=True):
     cgroup: str | None = None
     limited: bool | None = None
     seconds: float | None = None
+    share: str | None = None
 
 
 def advice_for(helps: Helps, pci: str | None = None) -> str | None:
@@ -305,6 +311,34 @@ def _crash(m: re.Match[str]) -> KernelFact:
     )
 
 
+def _nfs(m: re.Match[str]) -> KernelFact:
+    back = m["word"] == "OK"
+    return _storage(f"nfs {m['server']}", f"The NFS server {m['server']}", back=back)
+
+
+def _cifs(m: re.Match[str]) -> KernelFact:
+    server = m["server"].lstrip("\\")
+    return _storage(f"cifs {server}", f"The SMB server {server}", back=False)
+
+
+def _lustre(m: re.Match[str]) -> KernelFact:
+    back = m["back"] is not None
+    return _storage(f"lustre {m['import']}", f"The Lustre target {m['target'] or m['import']}", back=back)
+
+
+def _ceph(m: re.Match[str]) -> KernelFact:
+    return _storage(f"ceph {m['server']}", f"The Ceph server {m['server']}", back=m["word"].lower() != "hung")
+
+
+def _ceph_monitor(m: re.Match[str]) -> KernelFact:
+    # Whichever monitor answers ends the hunt for one.
+    return _storage("ceph monitors", "The Ceph cluster", back=m["word"] == "established")
+
+
+def _storage(share: str, name: str, *, back: bool) -> KernelFact:
+    return KernelFact(kind=Kind.STORAGE_BACK if back else Kind.STORAGE_AWAY, sentence=name, share=share)
+
+
 _RULES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], KernelFact | None]], ...] = tuple(
     (needle, re.compile(pattern, re.I | re.S), read)
     for needle, pattern, read in (
@@ -345,6 +379,21 @@ _RULES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], KernelFact |
         ("EDAC", r"EDAC \S+: \d+ UE .*", _hardware),
         ("Machine Check", r"\[Hardware Error\]: CPU \d+: Machine Check.*", _hardware),
         ("event severity", r"\[Hardware Error\]: event severity: (?:fatal|recoverable)", _hardware),
+        # A mount that gives up ("timed out") hands the error on: nobody waits, and nothing is said when it is back.
+        ("nfs: server", r"^.{0,40}nfs: server (?P<server>\S{1,200}) (?P<word>OK|not responding, still trying)", _nfs),
+        ("has not responded in", r"CIFS:? VFS: (?:Server )?(?P<server>\S{1,200}) has not responded in \d+ seconds", _cifs),
+        (
+            "Connection",
+            r"Lustre: (?P<import>\S{1,200}): Connection (?:(?P<back>restored) to|to (?P<target>\S{1,200}) \(at \S{1,200}\) "
+            r"was lost; in progress operations using this service will wait)",
+            _lustre,
+        ),
+        (
+            "mds",
+            r"ceph: (?:\[[^\]]{1,80}\]: )?(?P<server>mds\d+) (?P<word>hung|came back|caps renewed|recovery completed)",
+            _ceph,
+        ),
+        ("libceph: mon", r"libceph: mon\d+ .{1,100} session (?P<word>lost|established)", _ceph_monitor),
         ("segfault at", rf"^{_PROCESS}\[(?P<pid>\d+)\]: (?P<what>segfault at .*)", _crash),
         ("traps:", rf"traps: {_PROCESS}\[(?P<pid>\d+)\] (?:trap )?(?P<what>(?:general protection|invalid opcode).*)", _crash),
     )

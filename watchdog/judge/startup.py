@@ -36,7 +36,8 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         message = "Whether its start is over is not known: this node has no API, and the steps of its start were not seen."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NoEndpoint", message=message)
     title = start.step.value if start.step else "its first lines"
-    last = max(t for t in (start.progress_at, since, f.forgiven_at, life.first_seen) if t is not None)
+    back = f.devices.storage.back_at
+    last = max(t for t in (start.progress_at, since, f.forgiven_at, life.first_seen, back) if t is not None)
     silence = now - last
     limit = policy.start_silence_s
     learned = f.learned_step_s(title)

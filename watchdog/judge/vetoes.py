@@ -6,7 +6,7 @@ from itertools import takewhile
 from msgspec import structs
 
 from watchdog.config import Restarting
-from watchdog.judge import group
+from watchdog.judge import group, storage
 from watchdog.judge.devices import FABRIC_ADVICE
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count, ending
@@ -46,6 +46,7 @@ def _vetoes(f: Facts, now: float) -> Iterator[Call]:
     yield from _port(f)
     yield from _gpu_holders(f)
     yield from _shm(f)
+    yield from storage.judge(f, now)
     yield from _killed_for_memory(f, now)
     yield from _same_death(f, now)
     yield from _start_fails(f, now)

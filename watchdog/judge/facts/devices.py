@@ -4,6 +4,7 @@ from collections import deque
 
 from watchdog.judge import kernel_lines, throttling
 from watchdog.judge.facts.gpu_memory import GpuMemory
+from watchdog.judge.facts.storage import Storage
 from watchdog.judge.facts.trend import Series
 from watchdog.judge.kernel_lines import KernelFact, Kind
 from watchdog.observation import Gpu, GpuDevice, GpuProc, Kernel
@@ -43,6 +44,7 @@ class Devices:
         self.latched: dict[tuple[str, str | None], tuple[float, KernelFact]] = {}
         self.notable: deque[tuple[float, KernelFact]] = deque(maxlen=20)
         self.gpu_memory = GpuMemory()
+        self.storage = Storage()
         self.rounds: deque[Gpu] = deque()
         self.held_at: float | None = None
         """When a GPU last gave a reason for a clock below its usual one."""
@@ -124,6 +126,7 @@ class Devices:
         elif fact.blocks_restart:
             self.latched.setdefault((fact.kind, fact.pci), (o.written, fact))
         self.gpu_memory.see_kernel(o.written, fact)
+        self.storage.see_kernel(o.written, fact)
         return fact
 
     def without_fabric(self) -> list[int]:
