@@ -10,7 +10,7 @@ from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count, endin
 from watchdog.judge.facts.life import LIMIT_S, Life, Phase
 from watchdog.judge.facts.orders import Refusal
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
-from watchdog.judge.vetoes import OOM_ADVICE
+from watchdog.judge.vetoes import oom_advice
 from watchdog.observation import Unit
 from watchdog.wording import ago, quoted, span
 
@@ -61,7 +61,7 @@ def _judge(f: Facts, now: float, over_at: float) -> Verdict:
         return _verdict(Status.UNKNOWN, "NotSeen", "systemd has not been asked yet.")
     if u.load_state not in (None, "loaded"):
         return _unloaded(u.load_state)
-    return _down(f, u, now, over_at) if f.life.down else _up(f.life, u, now, over_at)
+    return _down(f, u, now, over_at) if f.life.down else _up(f, u, now, over_at)
 
 
 def _verdict(status: Status, reason: str, message: str, *calls: Call) -> Verdict:
@@ -78,9 +78,10 @@ def _unloaded(load_state: str | None) -> Verdict:
     return _verdict(Status.FALSE, "UnitMissing", message, call, veto)
 
 
-def _up(life: Life, u: Unit, now: float, over_at: float) -> Verdict:
+def _up(f: Facts, u: Unit, now: float, over_at: float) -> Verdict:
     """The unit is not down, though it may be about to begin or to end."""
-    calls = _crashes(life, now, over_at)
+    life = f.life
+    calls = _crashes(f, now, over_at)
     phase = life.phase()
     if phase is Phase.UNKNOWN:
         return _verdict(Status.UNKNOWN, "StateUnknown", "systemd does not tell the unit's state.", *calls)
@@ -154,7 +155,7 @@ def _died(f: Facts, u: Unit, death: Death, now: float, over_at: float) -> Verdic
         else None,
         evidence=(said, f"unit {u.active_state}, result {u.result or 'unknown'}", "no stop job was seen"),
     )
-    return _verdict(Status.FALSE, "DiedUnasked", message, *_crashes(life, now, over_at), call)
+    return _verdict(Status.FALSE, "DiedUnasked", message, *_crashes(f, now, over_at), call)
 
 
 def _how_long(life: Life, now: float) -> str:
@@ -208,8 +209,9 @@ def _said(d: Death) -> str:
     return f"{code}: {quoted(d.text, 140)}" if d.text else code
 
 
-def _crashes(life: Life, now: float, over_at: float) -> tuple[Call, ...]:
+def _crashes(f: Facts, now: float, over_at: float) -> tuple[Call, ...]:
     """Deaths that systemd repairs are told all the same: a window of minutes never sees two a day."""
+    life = f.life
     recent = [d for d in life.deaths if not d.asked and d.t > over_at and now - d.t < RECENT_S]
     deaths = [d for d in recent if now - d.t >= LAST_LINES_S]
     # The last lines are waited for, unless the next death is always there before them.
@@ -229,16 +231,16 @@ def _crashes(life: Life, now: float, over_at: float) -> tuple[Call, ...]:
             reason="ServerDied",
             message=message,
             severity=severity,
-            advice=_where(last),
+            advice=_where(f, last),
             at=at,
         ),
     )
 
 
-def _where(d: Death) -> str:
+def _where(f: Facts, d: Death) -> str:
     """Where the cause is to be found, or what helps against it."""
     if d.killed is not None:
-        return OOM_ADVICE
+        return oom_advice(f)
     if SIGKILLED.search(d.text) if d.text else d.code.startswith("killed with status 9"):
         return (
             "Find out what sent SIGKILL: the kernel's log (`journalctl -k`) would tell of its OOM killer; earlyoom has a log too."

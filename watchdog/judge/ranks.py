@@ -6,7 +6,7 @@ from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import DEATHS_OF_CHILDREN, ENDS_S, Phase
 from watchdog.judge.facts.probes import CANARIES
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
-from watchdog.judge.vetoes import OOM_ADVICE
+from watchdog.judge.vetoes import oom_advice
 from watchdog.observation import Proc
 from watchdog.sglang import processes
 from watchdog.wording import ago, counted, quoted, span
@@ -57,14 +57,16 @@ def judge(f: Facts, now: float) -> Verdict:
     killed = _killed(f, gone) if gone else None
     names = _names(gone, absent) + (f", {killed}" if killed is not None else "")
     message = f"Gone from the unit while its main process lives on: {names}; nobody will answer for it."
-    if f.life.arg("dp_size", 1) not in (1, None) and not f.life.arg("enable_dp_attention"):
+    replicas = f.life.arg("dp_size", 1) not in (1, None) and not f.life.arg("enable_dp_attention")
+    # Without the controller, which hands the requests out, or the detokenizer no replica serves.
+    if replicas and gone and all(processes.role(x.name) == "scheduler" for x in gone):
         message = f"Gone from the unit: {names}; one data-parallel replica is dead, its requests hang, the others serve."
     call = Call(
         want=Want.RESTART,
         reason="ProcessGone",
         message=message,
         severity=Severity.CRITICAL,
-        advice=OOM_ADVICE if killed is not None else "Look at the kernel log and at a core dump for why it ended.",
+        advice=oom_advice(f) if killed is not None else "Look at the kernel log and at a core dump for why it ended.",
         evidence=(
             f"engine processes expected: {len(r.known) + len(absent)}, left: {len(r.known) - len(gone)}",
             "the main process is alive",

@@ -17,6 +17,11 @@ ADVICE: dict[Mark, str] = {
     Mark.NAN: "Read some answers: the model computes not-a-number. Check weights, quantisation and attention back end.",
     Mark.MEMORY_UNBALANCED: "Something else holds GPU memory: look at nvidia-smi.",
 }
+BEHIND_THE_POOL = ("storage-write", "storage-attach", "prefetch")
+STORAGE_ADVICE = (
+    "What is behind the host pool, {backend}, does not take or give its pages: look whether that service runs, and at its log, "
+    "its space and the network to it. Answers stay right, prefixes are computed anew; a restart of the server does not mend it."
+)
 FADE_S = 3600.0
 TRANSFERS_S = 300.0
 """Transfers that fail must be so dense to be told."""
@@ -58,7 +63,15 @@ def _lines(f: Facts, now: float) -> Iterator[Call]:
         mark = x.line.mark
         if now - x.last < FADE_S or mark is Mark.HICACHE_TROUBLE:
             message = _said(x, now)
-            yield Call(want=Want.ALERT, reason=_reason(mark), message=message, severity=Severity.WARNING, advice=ADVICE[mark])
+            advice = _advice(f, x)
+            yield Call(want=Want.ALERT, reason=_reason(mark), message=message, severity=Severity.WARNING, advice=advice)
+
+
+def _advice(f: Facts, x: Trouble) -> str:
+    if x.line.mark is Mark.HICACHE_TROUBLE and x.line.text.get("cause", "") in BEHIND_THE_POOL:
+        backend = f.life.arg("hicache_storage_backend")
+        return STORAGE_ADVICE.format(backend=f"the storage back end {backend}" if backend else "its storage back end")
+    return ADVICE[x.line.mark]
 
 
 def _said(x: Trouble, now: float) -> str:

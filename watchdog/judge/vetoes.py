@@ -130,9 +130,13 @@ PIN_ADVICE = (
 )
 """cudaHostAlloc of a whole pool answers "invalid argument" where the unit's limits or the driver do not let it be pinned."""
 SHARE_ADVICE = "Raise --mem-fraction-static (the message names the least), or free the GPUs: the weights leave the cache no room."
-OOM_ADVICE = (
+POOL_OOM_ADVICE = (
     "Lower the host pool (--hicache-ratio, --hicache-size) or the unit's other memory, or raise its "
     "MemoryMax=: the kernel's OOM killer ends it at the same peak each time."
+)
+OOM_ADVICE = (
+    "Find what takes the memory: the kernel's report on the kill lists each process (journalctl -k). Free the host of it, or "
+    "raise the unit's MemoryMax= if that was the limit: the kernel's OOM killer ends it at the same peak each time."
 )
 LASTING = (Mark.OUT_OF_MEMORY, Mark.HOST_MEMORY_SHORT, Mark.BAD_ARGUMENTS, Mark.PORT_IN_USE, Mark.MEMORY_UNBALANCED)
 """Causes that outlive the process: the next start would meet them again."""
@@ -206,7 +210,7 @@ def _share_too_small(text: str) -> bool:
 
 def _advice(f: Facts, d: Death) -> str:
     if d.signature == "oom-kill":
-        return OOM_ADVICE
+        return oom_advice(f)
     if "is not available in" in d.text or "EADDRINUSE" in d.text:
         return ADVICE[Mark.PORT_IN_USE]
     if _share_too_small(d.text):
@@ -225,6 +229,12 @@ def _advice(f: Facts, d: Death) -> str:
     return "Read the last lines of the failed start in the journal; a restart would end the same way."
 
 
+def oom_advice(f: Facts) -> str:
+    """What helps against the OOM killer: there is a host pool to lower only where hicache is on, or may be."""
+    off = f.life.server is not None and not f.life.arg("enable_hierarchical_cache", False)
+    return OOM_ADVICE if off else POOL_OOM_ADVICE
+
+
 def _killed_for_memory(f: Facts, now: float) -> Iterator[Call]:
     """The same peak comes each time: one kill may be an accident, the second is the footprint."""
     kills = [d for d in f.life.deaths if d.killed == BY_KERNEL and not d.asked and now - d.t < DAY_S]
@@ -233,7 +243,7 @@ def _killed_for_memory(f: Facts, now: float) -> Iterator[Call]:
     many = sum(1 + d.before for d in kills)
     message = f"The kernel has killed it for want of memory {many} times in 24 h, the last time {ago(now - kills[-1].t)}."
     evidence = tuple(f"oom-kill {_lived(d)}" for d in kills)
-    yield _veto("KilledForMemory", message, OOM_ADVICE, evidence, unmet=True)
+    yield _veto("KilledForMemory", message, oom_advice(f), evidence, unmet=True)
 
 
 def _start_fails(f: Facts, now: float) -> Iterator[Call]:
