@@ -38,3 +38,29 @@ def test_a_silent_driver_under_a_hung_server_holds_the_restart_back() -> None:
     s.at(300, lambda: setattr(s.engine, "stuck", True))
     found = told(s, 580)
     assert ("alert", "DriverWedged", "critical") in found and ("withhold", "DriverWedged", "critical") in found
+
+
+GONE = ("alert", "DriverGone", "critical")
+
+
+def at_work(begun: float, *, started: float | None = None) -> Sim:
+    """A person stops the server at 250 s; the driver is away from `begun` on."""
+    s = Sim(Setup(), 7)
+    s.at(250, lambda: s.stop("stop", drain_s=5.0))
+    s.at(begun, lambda: setattr(s.looks, "gpu_error", "no_driver"))
+    if started is not None:
+        s.at(started, s.boot)
+    return s
+
+
+def test_who_has_stopped_the_server_may_change_its_driver() -> None:
+    assert told(at_work(400), 1500) == []
+
+
+def test_what_is_still_so_when_it_is_started_is_told() -> None:
+    assert GONE in told(at_work(400, started=1500.0), 1700)
+
+
+def test_what_was_told_before_the_stop_is_not_over_by_it() -> None:
+    found = told(at_work(150), 1500)
+    assert GONE in found and not any(action == "clear" for action, _, _ in found)

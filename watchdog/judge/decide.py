@@ -165,6 +165,8 @@ def _alerts(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
         if call.want is not Want.ALERT:
             continue
         called = ledger.alerts.get(call.reason)
+        if called is None and call.quiet:
+            continue
         if called is None or (call.at is not None and call.at > ledger.events.get(call.reason, called)):
             yield _intent(Action.ALERT, call)
             if call.at is not None:

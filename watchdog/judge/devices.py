@@ -44,11 +44,15 @@ def judge(f: Facts, now: float) -> Verdict:
     """The condition DevicesHealthy."""
     verdict = _devices(f)
     due = _reset_due(f.devices, now)
-    if due is None:
-        return verdict
-    if verdict.status is Status.FALSE:
-        return structs.replace(verdict, calls=(*verdict.calls, due))
-    return structs.replace(verdict, status=Status.FALSE, reason=due.reason, message=due.message, calls=(*verdict.calls, due))
+    if due is not None:
+        if verdict.status is not Status.FALSE:
+            verdict = structs.replace(verdict, status=Status.FALSE, reason=due.reason, message=due.message)
+        verdict = structs.replace(verdict, calls=(*verdict.calls, due))
+    life = f.life
+    if life.down and (life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked)):
+        # Who has stopped the server may reset GPUs, or change the driver. What is still so when it is started is told then.
+        verdict = structs.replace(verdict, calls=tuple(structs.replace(x, quiet=True) for x in verdict.calls))
+    return verdict
 
 
 def _reset_due(d: Devices, now: float) -> Call | None:

@@ -55,6 +55,8 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         sign = f"last progress {ago(silence)} ({start.progress_by})"
         message = f"Starting{f' for {span(now - since)}' if now - since >= 1 else ''}: {where}{left}; {sign}."
         return Verdict(type=kind, status=Status.UNKNOWN, reason="Starting", message=message)
+    if not unseen and not f.ranks.begun and start.step is None:
+        return _not_begun(f, silence)
     evidence = (
         f"phase {where}",
         f"last progress {ago(silence)}: {start.progress_by}",
@@ -73,6 +75,22 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
         evidence=evidence,
     )
     return Verdict(type=kind, status=Status.FALSE, reason="StartStuck", message=message, calls=(call,))
+
+
+def _not_begun(f: Facts, silence: float) -> Verdict:
+    """What runs before the server, such as the pull of an image or a download, may work where we do not see it."""
+    procs = f.ranks.last.procs if f.ranks.last is not None else []
+    there = ", ".join(quoted(x.name, 40) for x in procs[:3]) or "none at all"
+    message = f"The server's own process has not come yet, and nothing has moved for {span(silence)}; there is: {there}."
+    call = Call(
+        want=Want.ALERT,
+        reason="StartNotBegun",
+        message=message,
+        advice="See what runs before the server: the pull of an image, a download, a mount that is waited for. A restart would "
+        "begin it anew.",
+        evidence=(f"processes of the unit: {there}", f"last progress {ago(silence)}: {f.start.progress_by}"),
+    )
+    return Verdict(type="Started", status=Status.FALSE, reason=call.reason, message=message, calls=(call,))
 
 
 def _cause(f: Facts) -> str:

@@ -152,6 +152,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         evidence: the single facts, each a short phrase.
         at: for an alert about what happened once: when. The next such event is told again while the alert still stands.
         unmet: for a veto: it calls for a restart by itself, which it then withholds (the server is down or will be).
+        quiet: for an alert: not to be begun now, as a person is at work on what it is about; one that was begun goes on.
     """
 
     want: Want
@@ -162,6 +163,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
     at: float | None = None
     unmet: bool = False
+    quiet: bool = False
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

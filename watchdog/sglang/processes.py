@@ -37,7 +37,10 @@ _TITLES: tuple[tuple[str, Role], ...] = (
 _MAIN = re.compile(
     r"\bsglang\.launch_server\b|\bsglang/launch_server\.py\b|(?:^|/)sglang (?:serve|launch)\b|\bsglang\.cli\.main\b"
 )
-_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "tee", "sudo", "env", "grep", "pgrep"))
+_SHELLS = frozenset(
+    "sh bash dash zsh tee sudo env grep pgrep timeout uv conda docker podman nerdctl conmon".split()  # noqa: SIM905
+)
+"""They name what they start."""
 _COMPILERS = frozenset(
     (
         "ninja",
@@ -92,6 +95,12 @@ def role(title: str) -> Role:
     if name in _COMPILERS or (bare is not None and bare[1] in _COMPILERS):
         return "compiler"
     return "other"
+
+
+def may_serve(title: str) -> bool:
+    """Whether a process may be SGLang, or become it: launchers of one's own are Python, too, and comm tells no more of them."""
+    command = title[:4096].partition(" ")[0].rpartition("/")[2]
+    return role(title) not in ("other", "compiler") or command.startswith(("python", "sglang"))
 
 
 def rank(title: str) -> str | None:

@@ -37,6 +37,8 @@ class Ranks:
         """Essential processes that were seen in this life: pid → process."""
         self.missing: dict[int, tuple[float, int]] = {}
         """Those of them that are gone: pid → (since when, in how many looks)."""
+        self.begun = False
+        """Whether a process was seen that may be SGLang, not only what runs before it."""
         self.compiler_at: float | None = None
         self.compiler = ""
         self.compile_told_at: float | None = None
@@ -60,6 +62,7 @@ class Ranks:
         for proc in o.procs:
             role = processes.role(proc.name)
             here.add(proc.pid)
+            self.begun = self.begun or processes.may_serve(proc.name)
             if proc.pid not in self.known and names.get(proc.ppid or 0) == proc.name:
                 continue  # a rank has forked, for a compiler or a tool: until it runs that, the child has its title; it may go
             if role == "compiler":
