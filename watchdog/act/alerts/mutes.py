@@ -30,8 +30,12 @@ ENDS = frozenset({"ProcessGone", "DiedUnasked", "ServerDied", "UnitFailed", "Sam
 }
 SPECULATION = frozenset({"SpeculationCollapsed", "SpeculationTooGood"})
 SHAPES = frozenset({"AnswerShapeChanged", "EmptyContent", "ReasoningNotParted", "LoadBackChangesAnswers"})
-WORK = frozenset({"QueueFull", "Saturated", "NobodyLetIn", "SomeRequestsLost", "EngineSilent", "Nan"}) | SPECULATION
-GPU_SIGNS = frozenset({"DriverSlow", "GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced"})
+WORK = (
+    frozenset({"QueueFull", "Saturated", "NobodyLetIn", "SomeRequestsLost", "EngineSilent", "Nan"})
+    | {"TransfersFail"}
+    | SPECULATION
+)
+GPU_SIGNS = frozenset({"DriverSlow", "GpuThrottled", "GpuMemoryLeak", "GpuMemoryTaken", "MemoryUnbalanced", "GpuResetDue"})
 
 POOL_SIGNS = frozenset({"PoolShrank", "FootprintTooSmall", "PinningFailed"})
 
@@ -63,6 +67,8 @@ TABLE = (
     Mute(frozenset({"GarbageAnswers", "GarbageFromTheStart"}), SPECULATION | SHAPES, "garbage has no shape and no speed"),
     Mute(HANGS | ENDS, WORK | CANARIES, "a server that does not serve has no speed and no answers"),
     Mute(ENDS | {"DyingNeverEnded", "KilledForMemory", "MemoryRunsOut"}, POOL_SIGNS, "what ends gives its memory back"),
+    Mute(frozenset({"FileServerAway"}), HANGS | CANARIES | WORK, "who waits for a file server does nothing else"),
+    Mute(frozenset({"HalfFails"}), frozenset({"TransfersFail"}), "its message names it"),
     Mute(frozenset({"QueueFull"}), frozenset({"Saturated"}), "a full queue is more than a long one"),
 )
 
