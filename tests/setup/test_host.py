@@ -72,6 +72,28 @@ def test_variables_of_the_unit_are_put_in_and_unknown_ones_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "value", "words"),
+    [
+        ("$ARGS", "--host 0.0.0.0  --port 31000", ["--host", "0.0.0.0", "--port", "31000"]),
+        ("$ARGS", "--name 'two words'", ["--name", "two words"]),
+        ("$ARGS", "it's", ["it's"]),
+        ("$ARGS", "", []),
+        ("${ARGS}", "two words", ["two words"]),
+        ("--name=${ARGS}", "two words", ["--name=two words"]),
+    ],
+)
+def test_a_variable_that_is_a_word_of_its_own_is_as_many_words_as_it_has(word: str, value: str, words: list[str]) -> None:
+    assert host.command(unit(["python", word], Environment=[f"ARGS={value}"])) == ["python", *words]
+
+
+def test_variables_whose_values_lie_elsewhere_are_named() -> None:
+    assert host.unknown(unit(["python", "--port", "${PORT}", "$ARGS", "--host=${HOST}"], Environment=["PORT=1"])) == [
+        "ARGS",
+        "HOST",
+    ]
+
+
+@pytest.mark.parametrize(
     "properties", [{}, {"ExecStart": []}, {"ExecStart": None}, {"ExecStart": [["/bin/x"]]}, {"ExecStart": "x"}]
 )
 def test_a_unit_without_a_command_has_none(properties: dict[str, Any]) -> None:

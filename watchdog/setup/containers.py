@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 ASK_LIMIT_S = 5.0
 TOOLS = ("docker", "podman")
+_DETACH = re.compile(r"(?:--detach|-[itqP]*d)(?:=(?:[Tt]rue|TRUE|[tT1]))?|-[itqP]*d[a-zA-Z].*")
+"""Not --detach-keys, which is for the foreground. Short options share a word; the last of them may have a value: -dp 80:80."""
+
 _SLICE = re.compile(r"[A-Za-z0-9:_.\\]+(?:-[A-Za-z0-9:_.\\]+)*\.slice")
 
 
@@ -114,7 +117,7 @@ def option(client: str, name: str) -> str | None:
 
 
 def _is_detached(client: str) -> bool:
-    return any(word.startswith("--detach") or re.fullmatch(r"-[itP]*d[itP]*", word) for word in client.split())
+    return any(_DETACH.fullmatch(word) for word in client.split())
 
 
 def twice(client: str) -> str | None:

@@ -1,6 +1,7 @@
 """What a host shows of its SGLang servers: their units, processes and launch arguments. Reads only."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,9 +122,30 @@ def is_client(argv: Sequence[str]) -> bool:
 
 
 def command(properties: Mapping[str, Any]) -> list[str]:
-    """The command of ExecStart= with the variables of Environment= put in; what is not known stays as it is."""
+    """The command of ExecStart= with the variables of Environment= put in; what is not known stays as it is.
+
+    $NAME as a word of its own becomes as many words as its value has, ${NAME} stays one (systemd.service(5), "Command lines").
+    """
     known = dict(entry.split("=", 1) for entry in properties.get("Environment") or [] if isinstance(entry, str) and "=" in entry)
-    return [_VARIABLE.sub(lambda m: known.get(m[1] or m[2], m[0]), word) for word in _raw_command(properties)]
+    words: list[str] = []
+    for word in _raw_command(properties):
+        if word.startswith("$") and word[1:] in known:
+            words += _split(known[word[1:]])
+        else:
+            words.append(_VARIABLE.sub(lambda m: known.get(m[1] or m[2], m[0]), word))
+    return words
+
+
+def _split(value: str) -> list[str]:
+    try:
+        return shlex.split(value)
+    except ValueError:  # a quote without its end
+        return value.split()
+
+
+def unknown(properties: Mapping[str, Any]) -> list[str]:
+    """The variables of the command whose values the unit file itself does not have."""
+    return sorted({m[1] or m[2] for word in command(properties) for m in _VARIABLE.finditer(word)})
 
 
 def _raw_command(properties: Mapping[str, Any]) -> list[str]:
