@@ -182,7 +182,11 @@ def _as_root() -> None:
 def _asked(question: str) -> bool:
     if not sys.stdin.isatty():
         raise CommandError("there is nobody to ask: say --yes, or look first with --dry-run", CANNOT)
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D is no yes
+        print()
+        return False
 
 
 def _verify() -> None:
