@@ -54,6 +54,57 @@ def test_what_a_person_changed_stays(tmp_path: Path, folder: Path) -> None:
     assert f.path.read_text() == "mine\n"
 
 
+def copies(folder: Path) -> list[str]:
+    return sorted(each.read_text() for each in (folder / "before").iterdir())
+
+
+def test_the_file_before_setup_outlives_an_undo_that_leaves_what_a_person_changed(tmp_path: Path, folder: Path) -> None:
+    f = file(tmp_path)
+    f.path.parent.mkdir()
+    f.path.write_text("old\n")
+    Manifest(folder).write(f)
+    f.path.write_text("mine\n")
+
+    said = Manifest(folder).undo()
+
+    assert f.path.read_text() == "mine\n"
+    [copy] = (folder / "before").iterdir()
+    assert copy.read_text() == "old\n"
+    assert said == [f"kept {f.path}: it was changed since", f"kept {copy}: {f.path} as it was before setup replaced it"]
+
+    Manifest(folder).write(f)
+    assert f"restored {f.path}" in Manifest(folder).undo()
+    assert f.path.read_text() == "mine\n", "it is what was there before the later setup"
+    assert copies(folder) == ["old\n"]
+
+
+def test_a_second_replacement_leaves_the_first_copy_and_keeps_another(tmp_path: Path, folder: Path) -> None:
+    f = file(tmp_path)
+    f.path.parent.mkdir()
+    for text in ("old\n", "mine\n", "mine, too\n"):
+        f.path.write_text(text)
+        Manifest(folder).write(f)
+
+    assert copies(folder) == ["mine\n", "mine, too\n", "old\n"]
+    said = Manifest(folder).undo()
+    assert f.path.read_text() == "old\n"
+    assert copies(folder) == ["mine\n", "mine, too\n"]
+    assert len(said) == 3
+
+
+def test_an_interruption_before_a_file_is_replaced_leaves_no_second_copy(tmp_path: Path, folder: Path) -> None:
+    f = file(tmp_path)
+    f.path.parent.mkdir()
+    f.path.write_text("old\n")
+    Manifest(folder).write(f)
+    f.path.write_text("old\n")  # as if it had not been replaced yet
+
+    Manifest(folder).undo()
+
+    assert f.path.read_text() == "old\n"
+    assert not folder.exists()
+
+
 def test_our_own_file_is_renewed(tmp_path: Path, folder: Path) -> None:
     Manifest(folder).write(file(tmp_path))
     newer = file(tmp_path, "newer\n")

@@ -4,6 +4,7 @@ The manifest lies in a folder that only root can write to: undoing deletes what 
 """
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,13 +78,18 @@ class Manifest:
     def write(self, file: File) -> None:
         """Write a file, after noting it and keeping what was there.
 
+        What was there before all is what `undo` restores; what a person made of our file later is kept beside it, for the person.
+
         Raises:
             OSError: it could not be written.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         data = _content(file.path)
         if data is not None and data != file.text.encode() and not self.is_ours(file.path):
-            durable.write(self._before(file.path), data, file.path.stat().st_mode & 0o777, file.path.stat().st_gid)
+            place = self._before(file.path)
+            if place.exists() and place.read_bytes() != data:
+                place = self._aside(file.path)
+            durable.write(place, data, file.path.stat().st_mode & 0o777, file.path.stat().st_gid)
         self.entries[file.path] = digest(file.text.encode())
         self._save()
         file.path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,6 +106,9 @@ class Manifest:
             before = self._before(path)
             if path.exists() and not self.is_ours(path):
                 done.append(f"kept {path}: it was changed since")
+                if before.exists() and before.read_bytes() != path.read_bytes():
+                    # Under another name: what a later setup finds is what its undo will restore.
+                    before = before.rename(self._aside(path))
             elif before.exists():
                 old = before.stat()
                 durable.write(path, before.read_bytes(), old.st_mode & 0o777, old.st_gid)
@@ -109,7 +118,9 @@ class Manifest:
                 done.append(f"removed {path}")
                 if path.parent.name.endswith(".d") and not any(path.parent.iterdir()):
                     path.parent.rmdir()
-            before.unlink(missing_ok=True)
+            if before == self._before(path):
+                before.unlink(missing_ok=True)
+            done += [f"kept {each}: {path} as it was before setup replaced it" for each in self._kept(path)]
             del self.entries[path]
             self._save()
         self._file.unlink(missing_ok=True)
@@ -120,6 +131,17 @@ class Manifest:
 
     def _before(self, path: Path) -> Path:
         return self._folder / "before" / str(path).lstrip("/").replace("/", "--")
+
+    def _aside(self, path: Path) -> Path:
+        """A free place for one more copy of a person's file."""
+        before = self._before(path)
+        return next(place for n in itertools.count(2) if not (place := before.with_name(f"{before.name}.{n}")).exists())
+
+    def _kept(self, path: Path) -> list[Path]:
+        before = self._before(path)
+        numbered = re.compile(re.escape(before.name) + r"\.\d+")
+        places = before.parent.iterdir() if before.parent.is_dir() else ()
+        return sorted(place for place in places if numbered.fullmatch(place.name))
 
     def _save(self) -> None:
         text = "".join(f"{checksum}  {path}\n" for path, checksum in self.entries.items())
