@@ -197,13 +197,17 @@ def test_a_state_file_from_the_future_or_cut_in_half_costs_no_service(host: Box,
     assert "one restart held as spent" in host.journal("-u", "sglang-watchdog.service")
 
 
-def test_a_removal_keeps_the_configuration_and_a_purge_leaves_nothing(host: Box) -> None:
+def test_a_removal_keeps_the_configuration_and_a_purge_leaves_nothing(host: Box, packages: dict[str, Path]) -> None:
     # A copy for the next test: the way without a package.
     host.run("cp", "-a", "/usr/lib/sglang-watchdog", "/opt/sglang-watchdog")
     host.run("sed", "-i", "1s|.*|#!/opt/sglang-watchdog/bin/python3|", "/opt/sglang-watchdog/bin/sglang-watchdog")
     host.run("systemctl", "stop", "sglang-kimi.service", "sglang-two.service")
     host.run("dpkg", "-r", "sglang-watchdog")
     assert host.run("test", "-e", CONFIG).returncode == 0
+    assert host.show("sglang-watchdog.service", "ActiveState") == "inactive"
+    host.run("dpkg", "-i", str(packages["1"]))
+    wait_for(lambda: up(host), 30, "the daemon runs again")
+    assert host.show(STACKS, "ActiveState") == "active"
     host.run("dpkg", "-P", "sglang-watchdog")
     left = host.run(
         "find", "/etc", "/usr", "/var", "/run", "-xdev", "-name", "*sglang-watchdog*", "-not", "-path", "/var/log/journal/*"
