@@ -389,3 +389,22 @@ def test_what_was_withheld_is_said_again_when_it_comes_back_in_a_life_that_has_s
     assert actions(decided(f, ledger=ledger, now=1605.0)) == []
     assert actions(decided(f, VETO, HUNG, ledger=ledger, now=2500.0)) == ["withhold"]
     assert actions(decided(f, VETO, HUNG, ledger=ledger, now=2505.0)) == [], "once in each life"
+
+
+def test_what_ailed_one_life_is_not_over_while_the_next_one_starts() -> None:
+    ledger = Ledger()
+    f = facts()
+    assert actions(decided(f, ALERT, ledger=ledger)) == ["alert"]
+    f.see(structs.replace(unit(1100.0, inv=NEXT), since=1100.0))
+    assert decided(f, ledger=ledger, now=2000.0) == []
+    f.see(Log(t=2100.0, inv=NEXT, message="[2026-01-14 02:35:00] The server is fired up and ready to roll!"))
+    assert actions(decided(f, ledger=ledger, now=2101.0)) == ["clear"]
+
+
+def test_an_alert_about_what_a_person_is_at_work_on_is_not_begun_and_not_ended() -> None:
+    ledger = Ledger()
+    f = facts()
+    quiet = structs.replace(ALERT, quiet=True)
+    assert decided(f, quiet, ledger=ledger) == []
+    assert actions(decided(f, ALERT, ledger=ledger, now=1010.0)) == ["alert"]
+    assert [decided(f, quiet, ledger=ledger, now=now) for now in (1100.0, 1200.0, 1300.0)] == [[], [], []]

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from watchdog.config import Restarting
 from watchdog.judge.facts import Facts
+from watchdog.judge.facts.life import Phase
 from watchdog.judge.ledger import Ledger
 from watchdog.judge.verdict import Action, Call, Intent, Severity, Verdict, Want
 from watchdog.wording import ago
@@ -76,7 +77,7 @@ def decide(
     if not dry:
         ledger.forget_dry()
     _settle(f, ledger, now)
-    out += _alerts(calls, ledger, now)
+    out += _alerts(f, calls, ledger, now)
     first = next(barriers(f, calls, ledger, policy, now), None)
     if first is None or first.guard not in QUIET:
         out += _diagnoses(f, calls, ledger)
@@ -159,8 +160,12 @@ def _settle(f: Facts, ledger: Ledger, now: float) -> None:
     ledger.withheld = {reason: t for reason, t in ledger.withheld.items() if now - t <= FORGET_S}
 
 
-def _alerts(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
-    """Each alert once, on its edge, and each event once; cleared when nothing calls for it any more."""
+def _alerts(f: Facts, calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
+    """Each alert once, on its edge, and each event once; cleared when nothing calls for it any more.
+
+    A start shows nothing of what ailed the life before it, and may come to it again: until the server serves, nothing is over.
+    """
+    starts = f.life.phase() is Phase.STARTING or f.life.looping(now)
     for call in calls:
         if call.want is not Want.ALERT:
             continue
@@ -173,7 +178,7 @@ def _alerts(calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
                 ledger.events[call.reason] = call.at
         ledger.alerts[call.reason] = now
     for reason, last in list(ledger.alerts.items()):
-        if now - last > CLEAR_S:
+        if now - last > CLEAR_S and not starts:
             del ledger.alerts[reason]
             ledger.events.pop(reason, None)
             yield Intent(action=Action.CLEAR, reason=reason, severity=Severity.INFO, message=f"{reason} is over.")
