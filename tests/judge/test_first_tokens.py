@@ -9,6 +9,7 @@ from tests.judge.reference import INV, STAMP, Deployment
 from watchdog import observation as o
 from watchdog.baseline import completed, learn
 from watchdog.judge.facts.baseline import Baseline, identity_of
+from watchdog.judge.facts.prompts import COMPUTED, WAITS, Prompts
 from watchdog.judge.verdict import Status
 
 
@@ -177,3 +178,14 @@ def test_the_verdict_does_not_change_when_all_quantities_are_scaled(slower: floa
         return out
 
     assert told(Traffic(tokens=2.0**doublings, seconds=seconds)) == told(Traffic(seconds=8.0))
+
+
+@pytest.mark.parametrize("interval_s", [0.5, 1.0, 10.0])
+def test_the_last_minutes_are_known_however_often_it_is_scraped(interval_s: float) -> None:
+    prompts = Prompts()
+    for n in range(int(1200 / interval_s)):
+        values = {f"{WAITS}_count": float(n), f"{WAITS}_sum": 0.4 * n, COMPUTED: 3000.0 * n}
+        prompts.see_metrics(o.Metrics(t=n * interval_s, ok=True, values=values))
+    found = prompts.now(1200.0, prompts.usual())
+    assert found and all(size == 2048 and wait == pytest.approx(0.4) for size, wait in found)
+    assert len(prompts.recent) <= 602

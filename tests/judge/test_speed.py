@@ -8,6 +8,7 @@ import pytest
 from tests.judge.reference import INV, STAMP, Deployment
 from watchdog import observation as o
 from watchdog.judge.facts.baseline import Baseline, identity_of
+from watchdog.judge.facts.speed import Steady
 from watchdog.judge.verdict import Status
 
 
@@ -52,6 +53,28 @@ def test_slow_steps_are_told_after_minutes_and_never_restarted() -> None:
     assert (c.status, c.reason) == (Status.FALSE, "DecodeSlow")
     assert "162 ms with 4 to 7 running (usually 54 ms)" in c.message
     assert d.reasons() == {"DecodeSlow"} and not d.reasons("restart") and not d.reasons("plan_restart")
+
+
+def test_a_busy_server_is_told_to_be_slow_as_well() -> None:
+    """All its ranks together print several lines a second."""
+    d = deployed()
+    for _ in range(4 * 60):
+        decode(d, 4, 0.05, seconds=0.25)
+    for _ in range(4 * 650):
+        decode(d, 4, 0.15, seconds=0.25)
+    c = d.condition("DecodeSpeed")
+    assert (c.status, c.reason) == (Status.FALSE, "DecodeSlow")
+    assert d.reasons() == {"DecodeSlow"}
+
+
+@pytest.mark.parametrize("rate", [1, 3, 40])
+def test_the_last_minutes_are_known_however_many_figures_come(rate: int) -> None:
+    steady = Steady()
+    for n in range(1200 * rate):
+        steady.add(n / rate, 0.05 if n < 600 * rate else 0.15)
+    assert steady.usual() == 0.05
+    assert steady.now(1200.0) == 0.15
+    assert len(steady.recent.figures) <= 602
 
 
 def test_another_batch_size_or_accept_length_is_not_slow() -> None:

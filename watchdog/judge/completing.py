@@ -1,6 +1,6 @@
 """RequestsCompleting: does what the engine does reach users, and does it take requests in?"""
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from watchdog.config import Judging
 from watchdog.judge.facts import Facts
@@ -192,8 +192,8 @@ def _not_admitting(f: Facts, policy: Judging, now: float) -> Verdict | None:
 
 def _canary_could_end(f: Facts) -> bool:
     """Whether a canary of some 16 tokens could end within its limit at the pace that the engine shows in lines or counters."""
-    step, pace = f.work.step_s(), f.speed.per_request.recent
+    step, pace = f.work.step_s(), f.speed.per_request.recent.figures
     slow = f.work.longest_sure_gap()
     if step is None and pace:
-        step = 1.0 / max(per_request for _, per_request in list(pace)[-FEW_PACES:])
+        step = 1.0 / max(figure.value for figure in islice(reversed(pace), FEW_PACES))
     return (step is None or step * 16 < 20.0) and slow < 20.0

@@ -82,7 +82,7 @@ def _compared(found: Mapping[int, Steady], learned: Mapping[int, float], now: fl
         step = steps.now(now, BEST)
         usual = learned.get(size) or steps.usual()
         if step is not None and usual is not None:
-            yield len(steps.recent), size, step, usual
+            yield steps.recent.count, size, step, usual
 
 
 def _slow(f: Facts, kind: str, message: str) -> Verdict:

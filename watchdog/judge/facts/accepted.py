@@ -3,10 +3,12 @@
 import statistics
 from collections import deque
 
+from watchdog.judge.facts.recent import Recent
 from watchdog.observation import Metrics
 from watchdog.sglang.loglines import Line
 
 LEARN_COUNT = 30
+NEWEST = 10
 WINDOW_S = 600.0
 """What holds for shorter than this is the mix of requests."""
 
@@ -20,7 +22,8 @@ class Accepted:
     def begin(self) -> None:
         """A new life learns anew."""
         self.first: list[float] = []
-        self.recent: deque[tuple[float, float]] = deque()
+        self.recent = Recent(WINDOW_S)
+        self._newest: deque[tuple[float, float]] = deque(maxlen=NEWEST)
         self.plain = 0
         """Decode lines without an accept length, as long as none had one."""
         self._summary: tuple[float, tuple[float, int, float] | None] = (-1e18, None)
@@ -39,9 +42,8 @@ class Accepted:
             return
         if len(self.first) < LEARN_COUNT:
             self.first.append(accept)
-        self.recent.append((t, accept))
-        while self.recent and self.recent[0][0] < t - WINDOW_S:
-            self.recent.popleft()
+        self.recent.add(t, accept)
+        self._newest.append((t, accept))
 
     def see_metrics(self, o: Metrics, *, moving: bool) -> None:
         """Take in the gauge, but only while decode counters move: it keeps its last value when idle.
@@ -58,21 +60,22 @@ class Accepted:
 
     def latest(self, now: float) -> float | None:
         """The median of the newest batches; None if there are too few of late."""
-        values = [a for t, a in list(self.recent)[-10:] if t > now - 180.0]
+        values = [accept for t, accept in self._newest if t > now - 180.0]
         return statistics.median(values) if len(values) >= 5 else None
 
     def now(self, now: float) -> tuple[float, int, float] | None:
         """(median, count, span in seconds) of the last minutes; None without traffic."""
-        if not self.recent or self.recent[-1][0] <= now - WINDOW_S:
+        if not self._newest or self._newest[-1][0] <= now - WINDOW_S:
             return None
-        newest = self.recent[-1][0]
+        newest = self._newest[-1][0]
         if newest - self._summary[0] >= 15.0:
             self._summary = (newest, self._summarise(now))
         return self._summary[1]
 
     def _summarise(self, now: float) -> tuple[float, int, float] | None:
         since = now - WINDOW_S
-        values = [sample for sample in self.recent if sample[0] > since]
-        if len(values) < 10:
+        figures = [figure for figure in self.recent.figures if figure.t > since]
+        count = sum(figure.many for figure in figures)
+        if count < 10:
             return None
-        return statistics.median([accept for _, accept in values]), len(values), values[-1][0] - values[0][0]
+        return statistics.median([figure.value for figure in figures]), count, figures[-1].t - figures[0].t

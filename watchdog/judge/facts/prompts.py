@@ -11,6 +11,7 @@ import statistics
 from collections import deque
 from collections.abc import Mapping
 
+from watchdog.judge.facts.recent import EACH_S
 from watchdog.judge.facts.speed import FEW, LEARN_COUNT, WINDOW_S
 from watchdog.observation import Metrics
 from watchdog.sglang.loglines import Line
@@ -34,7 +35,7 @@ class Prompts:
         """A new life learns anew."""
         self.first: dict[int, list[float]] = {}
         """The first figures of this life, in seconds, by size."""
-        self.recent: deque[tuple[float, int, float]] = deque(maxlen=200)
+        self.recent: deque[tuple[float, int, float]] = deque()
         """(when, size, seconds): a size is the power of two at or below the tokens that were computed."""
         self._before: Metrics | None = None
         self._lines = 0.0
@@ -71,7 +72,11 @@ class Prompts:
         first = self.first.setdefault(size, [])
         if len(first) < LEARN_COUNT:
             first.append(wait)
+        if self.recent and t - self.recent[-1][0] < EACH_S:
+            return  # where it is scraped this often, one of them tells as much
         self.recent.append((t, size, wait))
+        while self.recent[0][0] < t - WINDOW_S:
+            self.recent.popleft()
 
     def usual(self) -> dict[int, float]:
         """Usual seconds by size in this life, where enough was seen."""

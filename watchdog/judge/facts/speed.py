@@ -6,8 +6,8 @@ of a step is running × accept length ÷ throughput. It depends on how many run:
 """
 
 import statistics
-from collections import deque
 
+from watchdog.judge.facts.recent import Recent
 from watchdog.observation import Metrics, Probe
 from watchdog.sglang.marks import PREFILL, Line
 
@@ -28,8 +28,6 @@ PROMPTS_A_S = 250.0
 FIRST_TOKENS = 50.0
 """So many tokens count as the first one where a request does not stream (SGLang up to 0.5.21)."""
 
-Sample = tuple[float, float]
-
 
 class _Rank:
     """What one rank's lines said since its last decode line."""
@@ -45,19 +43,19 @@ class Steady:
     """A quantity with its usual value in this life and its last minutes."""
 
     def __init__(self) -> None:
-        self.recent: deque[Sample] = deque(maxlen=600)
+        self.recent = Recent(WINDOW_S)
         self._first: list[float] = []
         self._usual: float | None = None
 
     def add(self, t: float, value: float) -> None:
         """Take in one figure."""
+        together = self.recent.add(t, value)
         if self._usual is None:
-            self._first.append(value)
+            if together:
+                self._first.pop()
+            self._first.append(self.recent.figures[-1].value)
             if len(self._first) == LEARN_COUNT:
                 self._usual = statistics.median(self._first)
-        self.recent.append((t, value))
-        while self.recent[0][0] < t - WINDOW_S:
-            self.recent.popleft()
 
     def usual(self) -> float | None:
         """The median of the first figures of this life; None before there were enough."""
@@ -66,10 +64,10 @@ class Steady:
     def now(self, t: float, quantile: float = 0.5) -> float | None:
         """A quantile of the last minutes; None without enough figures over half of them."""
         since = t - WINDOW_S
-        recent = [sample for sample in self.recent if sample[0] > since]
-        if len(recent) < FEW or recent[-1][0] - recent[0][0] < WINDOW_S / 2:
+        recent = [figure for figure in self.recent.figures if figure.t > since]
+        if len(recent) < FEW or recent[-1].t - recent[0].t < WINDOW_S / 2:
             return None
-        values = sorted([v for _, v in recent])
+        values = sorted([figure.value for figure in recent])
         return values[int(quantile * (len(values) - 1))]
 
 
