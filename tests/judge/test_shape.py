@@ -136,3 +136,15 @@ def test_garbage_has_no_shape() -> None:
         f.see(chat(10.0 * n, "!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!", None))
 
     assert shape.judge(f, 100.0).reason == "NotLearned"
+
+
+def test_a_change_that_lasts_for_weeks_takes_no_more_room() -> None:
+    f = served()
+    for n in range(3):
+        f.see(chat(10.0 * n))
+    for n in range(2000):
+        f.see(chat(100.0 + 60.0 * n, None, "All of it."))
+
+    assert len(f.shapes.changed) <= 3
+    assert f.shapes.changed[0][0] == 100.0
+    assert "for 1 d 9 h: " in shape.judge(f, 100.0 + 60.0 * 2000).message

@@ -21,7 +21,7 @@ class Shapes:
         self._candidate: Shape | None = None
         self._agreeing = 0
         self.changed: list[tuple[float, str]] = []
-        """The present run of answers that differ from the usual shape: (t, what changed)."""
+        """The present run of answers that differ from the usual shape, its first ones and the newest: (t, what changed)."""
         self.unparted: list[Shape] = []
         """The present run of answers without reasoning, of a model that reasons first and has its parser."""
 
@@ -50,7 +50,7 @@ class Shapes:
             if self.usual.served is None and shape.served is not None:
                 self._learned.shape = structs.replace(self.usual, served=shape.served)
         else:
-            self.changed.append((o.t, change))
+            self.changed = [*self.changed[: STEADY - 1], (o.t, change)]
 
     def _learn(self, shape: Shape) -> None:
         before = self._candidate
