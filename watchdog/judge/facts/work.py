@@ -99,8 +99,6 @@ class Work:
         """When a line or a scrape last told of a request that runs or waits."""
         self.queue = Queue()
         self.running_since: float | None = None
-        self.accept: deque[tuple[float, float, float]] = deque(maxlen=720)
-        """(t, accept length, running) of decode batches."""
 
     # ---- folding
 
@@ -120,8 +118,6 @@ class Work:
             speed, running = f.get("gen_throughput", 0.0), f.get("running", 0.0)
             self._step_s = running / speed if speed > 0 and running > 0 and not self._rested else None
             self._rested = False
-            if "accept_len" in f:
-                self.accept.append((t, f["accept_len"], f.get("running", 0.0)))
         if f.get("new_token", 0) > PROBE_TOKENS or f.get("running", 0) > 0 or f.get("queue", 0) > 1:
             self.worked_at = t
         if any(f.get(name, 0) > 0 for name in ("running", "queue", "pending_token")) or f.get("new_token", 0) > PROBE_TOKENS:
