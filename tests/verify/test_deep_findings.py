@@ -253,3 +253,19 @@ async def test_a_gauge_that_stays_is_waited_for_and_no_longer() -> None:
 
     assert await Lookout(scrape, look_s=0.0).busy() == "it is busy: 1 running, 0 waiting"
     assert looks > 30
+
+
+def test_what_is_known_of_nothing_but_an_answer_is_planned_without_what_needs_more() -> None:
+    bare = Seen(server=SERVER, probes={"chat": asked()})
+    planned = plan(bare, PLENTY)
+    assert [step.name for step in planned.done] == [CACHE, LOAD]
+    assert planned.pool_tokens is None
+    assert findings.check(bare, planned, Done(cold=asked(), warm=asked()), None)
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 100])
+def test_a_pool_of_a_few_tokens_is_planned_too(tokens: int) -> None:
+    values = {"num_running_reqs": 0.0, "max_total_num_tokens": float(tokens)}
+    small = msgspec.structs.replace(seen(), life=None, metrics=Metrics(t=0.0, ok=True, values=values))
+    planned = plan(small, PLENTY)
+    assert planned.pool_tokens == tokens and planned.filler_tokens == max(1, tokens // 4)

@@ -123,7 +123,7 @@ def plan(seen: Seen, limits: Limits) -> Plan:
     chars = PREFIX_CHARS if context is None else max(SHORT_CHARS, min(PREFIX_CHARS, context // 2))
     concurrent = min(CONCURRENT, *(_count(seen, name) or CONCURRENT for name in AT_ONCE))
     pool = pool_tokens(seen)
-    filler = min(FILLER_TOKENS, *(amount // 4 for amount in (context, pool) if amount))
+    filler = min([FILLER_TOKENS, *(max(1, amount // 4) for amount in (context, pool) if amount)])
     asked = chars + TEMPLATE_TOKENS + ANSWER_TOKENS
     steps = [_cache(seen, asked)]
     if seen.args.get("speculative_algorithm"):
