@@ -1,6 +1,9 @@
 """The service's own files."""
 
+import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,57 @@ def test_how_to_install_for_all_users_is_said_in_the_same_words_everywhere() -> 
         text = (root / name).read_text()
         assert service.PIPX in text
         assert "pipx install --global" not in text
+
+
+def installation(folder: Path) -> tuple[Path, frozenset[int]]:
+    """One that root and this user may change; its interpreter is a link, as in a virtual environment."""
+    (folder / "base/bin").mkdir(parents=True)
+    (folder / "venv/bin").mkdir(parents=True)
+    (folder / "venv/lib/watchdog").mkdir(parents=True)
+    for name in ("base/bin/python3", "venv/lib/watchdog/stacks.py"):
+        (folder / name).write_text("")
+        (folder / name).chmod(0o755)
+    (folder / "venv/bin/python3").symlink_to("../../base/bin/python3")
+    (folder / "venv/lib/round").symlink_to("../lib")
+    (folder / "venv/lib/up").symlink_to("..")
+    (folder / "venv/lib/nowhere").symlink_to("none")
+    (folder / "venv/lib/itself").symlink_to("itself/x")
+    for each in (folder, *folder.rglob("*")):
+        if each.is_dir():
+            each.chmod(0o755)
+    return folder / "venv", frozenset((0, os.getuid()))
+
+
+def test_an_installation_that_is_roots_alone_may_have_roots_rights(tmp_path: Path) -> None:
+    venv, trusted = installation(tmp_path)
+    assert service.changeable([venv / "bin/python3", venv / "lib"], trusted) is None
+
+
+@pytest.mark.parametrize(
+    "place", ["base/bin/python3", "base/bin", "base", "venv/lib/watchdog/stacks.py", "venv/lib/watchdog", "venv"]
+)
+@pytest.mark.parametrize("mode", [0o777, 0o757])
+def test_what_others_may_change_is_named(tmp_path: Path, place: str, mode: int) -> None:
+    venv, trusted = installation(tmp_path)
+    (tmp_path / place).chmod(mode)
+    said = f"{tmp_path / place} can be written to by others (mode {mode:o})"
+    found = service.changeable([venv / "bin/python3", venv / "lib"], trusted) or ""
+    assert re.sub(r"venv/\S*?\.\./(\.\./)?", "", found) == said
+
+
+def test_what_belongs_to_another_user_is_named(tmp_path: Path) -> None:
+    venv, _ = installation(tmp_path)
+    if os.getuid() == 0:
+        os.chown(venv / "lib/watchdog/stacks.py", 12345, -1)
+    assert "belongs to the user" in str(service.changeable([venv / "lib"]))
+
+
+def test_this_interpreter_and_package_are_looked_at() -> None:
+    places = service.code()
+    assert Path(sys.executable) in places
+    assert any((place / "setup/service.py").exists() for place in places)
+    assert any((place / "msgspec").exists() for place in places)
+
+
+def test_the_daemon_itself_is_no_root() -> None:
+    assert f"\nUser={service.USER}\n" in service.shipped("sglang-watchdog.service")

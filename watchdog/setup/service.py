@@ -2,10 +2,12 @@
 
 import importlib.resources
 import json
+import os
 import re
 import shutil
 import stat
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -111,3 +113,65 @@ def unreachable(path: Path) -> str | None:
             if not mode & stat.S_IXOTH:
                 return f"{each} is closed to other users (mode {stat.S_IMODE(mode):o}), and the service runs as {USER}"
     return None
+
+
+def code() -> list[Path]:
+    """What this interpreter runs: itself, its library, and the folders of its modules with this package."""
+    library = Path(sysconfig.get_config_var("LIBDIR") or "/") / (sysconfig.get_config_var("LDLIBRARY") or "none")
+    modules = [path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))]
+    modules += sys.path if sys.flags.safe_path else sys.path[1:]  # else the first is where the command lies, or was given
+    places: tuple[str | Path, ...] = (
+        sys.executable,
+        Path(sys.prefix) / "pyvenv.cfg",
+        library,
+        Path(__file__).parents[1],
+        *modules,
+    )
+    return [path for path in dict.fromkeys(Path(place) for place in places) if path.is_absolute() and path.exists()]
+
+
+def changeable(places: Iterable[Path], trusted: frozenset[int] = frozenset((0,))) -> str | None:
+    """Why another user than root could change what lies at one of these places; None if nobody could.
+
+    Looked at are they, all that is in them, the folders above, and whatever is on the way where one of these is a link.
+
+    Args:
+        places: files and folders.
+        trusted: users that may change them.
+    """
+    waiting = [(place, True) for place in places]
+    seen: set[tuple[Path, bool]] = set()
+    while waiting:
+        path, inside = waiting.pop()
+        if (path, True) in seen or (path, inside) in seen:
+            continue
+        seen.add((path, inside))
+        try:
+            found = path.lstat()
+            if (why := _open_to_others(path, found, trusted)) is not None:
+                return why
+            if stat.S_ISLNK(found.st_mode):
+                target = path.parent.resolve() / path.readlink()
+                waiting.append((target.parent, False))  # which may have links, too
+                # By its real name: links that lead in a circle come to an end so.
+                real = target.resolve() if target.name == ".." else target.parent.resolve() / target.name
+                waiting.append((real, inside))
+            elif inside and stat.S_ISDIR(found.st_mode):
+                waiting += [(each, True) for each in path.iterdir()]
+        except (FileNotFoundError, NotADirectoryError, RuntimeError):  # a link that leads nowhere, or to itself
+            continue
+        except OSError as e:
+            return f"{path} cannot be looked at ({e.strerror})"
+        waiting.append((path.parent, False))
+    return None
+
+
+def _open_to_others(path: Path, found: os.stat_result, trusted: frozenset[int]) -> str | None:
+    if found.st_uid not in trusted:
+        return f"{path} belongs to the user {found.st_uid}"
+    if stat.S_ISLNK(found.st_mode):  # its mode means nothing, and its folder is looked at
+        return None
+    # In a folder with the sticky bit nobody can replace what is root's.
+    of_others = found.st_mode & stat.S_IWOTH and not (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX)
+    of_group = found.st_mode & stat.S_IWGRP and found.st_gid != 0
+    return f"{path} can be written to by others (mode {stat.S_IMODE(found.st_mode):o})" if of_others or of_group else None
