@@ -36,7 +36,7 @@ _sglang_watchdog() {
     case "$command${verb:+ $verb}" in
         "") words="run setup verify wait status explain watch history pause resume acknowledge repaired check-config baseline incident alert replay standin --help --version" ;;
         "run") words="--config --help" ;;
-        "setup") words="--dry-run --help --key-file --mode --name --no-server-drop-in --no-start --replace --stacks --undo --unit --url --yes" ;;
+        "setup") words="--dry-run --help --key-file --mode --name --no-server-drop-in --no-start --replace --server-drop-in --stacks --undo --unit --url --yes" ;;
         "verify") words="--config --deep --force --help --json --limit --max-time --max-tokens --server --strict --yes" ;;
         "wait") words="--config --help --json --server --timeout" ;;
         "status") words="--config --help --json --server" ;;

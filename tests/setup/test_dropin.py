@@ -1,6 +1,7 @@
 """The drop-in for a server's unit: only what differs, each line with its reason."""
 
 import itertools
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ GOOD: dict[str, Any] = {
 }
 
 
-def settings(lines: list[dropin.Line]) -> dict[str, str]:
+def values(lines: list[dropin.Line]) -> dict[str, str]:
     return {line.key: line.value for line in lines}
 
 
 def test_a_plain_unit_gets_all_of_it() -> None:
-    assert settings(dropin.lines(PLAIN, 0)) == {
+    assert values(dropin.lines(PLAIN, 0)) == {
         "Wants": "sglang-watchdog.service",
         "StartLimitIntervalSec": "1800",
         "StartLimitBurst": "5",
@@ -83,14 +84,45 @@ def test_a_good_unit_gets_nothing() -> None:
     ],
 )
 def test_only_what_differs(change: dict[str, Any], keys: set[str]) -> None:
-    assert set(settings(dropin.lines({**GOOD, **change}, 0))) == keys
+    assert set(values(dropin.lines({**GOOD, **change}, 0))) == keys
 
 
 def test_a_second_run_keeps_what_the_first_one_set() -> None:
     first = dropin.lines(PLAIN, 0)
-    own = dropin.keys(dropin.text(first, "a.service"))
+    own = dropin.settings(dropin.text(first, "a.service"))
 
     assert dropin.text(dropin.lines(GOOD, 0, own), "a.service") == dropin.text(first, "a.service")
+
+
+@pytest.mark.parametrize("pinned", [None, 0, 10**9])
+def test_a_second_run_that_sees_less_leaves_the_longer_limit(pinned: int | None) -> None:
+    own = dropin.settings(dropin.text(dropin.lines(PLAIN, 400 * 10**9), "a.service"))
+    assert own["TimeoutStopSec"] == "300"
+
+    second = dropin.lines({**PLAIN, "TimeoutStopUSec": 300_000_000}, pinned, own)
+
+    assert values(second)["TimeoutStopSec"] == "300"
+    assert values(dropin.lines(PLAIN, 10**12, own))["TimeoutStopSec"] == "600", "more is taken up"
+
+
+def test_a_limit_in_other_words_is_no_number_of_ours() -> None:
+    assert dropin.longest(180, {"TimeoutStopSec": "infinity"}) == 180
+
+
+def test_a_drop_in_sets_nothing_that_the_units_type_forbids(tmp_path: Path) -> None:
+    unit = tmp_path / "sglang.service"
+    unit.write_text("[Service]\nType=oneshot\nExecStart=/bin/true\n")
+    has = {**PLAIN, "Type": "oneshot"}
+    lines = dropin.lines(has, 0, {"Restart": "always"})
+    (tmp_path / "sglang.service.d").mkdir()
+    (tmp_path / "sglang.service.d/50.conf").write_text(dropin.text(lines, unit.name).replace(f"Wants={dropin.WATCHDOG}", ""))
+
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(lines) > 8
+    assert "Type=oneshot" in str(dropin.misfit(has))
+    assert dropin.misfit({**PLAIN, "Type": "exec"}) is None
 
 
 def test_every_line_has_its_reason_above_it() -> None:
@@ -115,5 +147,5 @@ def test_more_memory_never_gets_less_time(pinned: int) -> None:
 
 
 def test_the_shipped_example_says_the_same() -> None:
-    shipped = dropin.keys((Path(__file__).parents[2] / "units/server.conf").read_text())
-    assert shipped == {line.key for line in dropin.lines(PLAIN, 0)}
+    shipped = dropin.settings((Path(__file__).parents[2] / "units/server.conf").read_text())
+    assert shipped.keys() == {line.key for line in dropin.lines(PLAIN, 0)}

@@ -1,5 +1,6 @@
 """Files written, kept and put back."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,16 @@ def test_lines_that_are_none_are_left_out(folder: Path) -> None:
     (folder / "manifest").write_text("nonsense\n../etc/passwd\n" + "0" * 64 + "  relative\n")
 
     assert Manifest(folder).entries == {}
+
+
+def test_units_that_are_to_be_left_alone_are_remembered(tmp_path: Path, folder: Path) -> None:
+    f = file(tmp_path)
+    Manifest(folder).write(f)
+    Manifest(folder).leave(["a.service", "b.service"], leave=True)
+    Manifest(folder).leave(["b.service"], leave=False)
+
+    assert Manifest(folder).left == {"a.service"}
+    done = subprocess.run(["sha256sum", "--check", "--strict", folder / "manifest"], capture_output=True, check=False)
+    assert done.returncode == 0, "to sha256sum it is a comment"
+    Manifest(folder).undo()
+    assert not folder.exists()

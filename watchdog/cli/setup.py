@@ -40,8 +40,15 @@ def add(commands: Any) -> None:
         ("--key-file", "a file with its API key, for root alone; it becomes a systemd credential"),
     ):
         p.add_argument(option, action="append", default=[], metavar="[UNIT=]VALUE", help=f"{what}; UNIT= where there are several")
-    p.add_argument("--mode", choices=("observe", "alert", "act"), default="act", help="what the daemon may do (default: act)")
-    p.add_argument("--no-server-drop-in", action="store_true", help="leave the servers' units as they are")
+    p.add_argument("--mode", choices=("observe", "alert", "act"), help="what the daemon may do (default: as before, else act)")
+    p.add_argument(
+        "--no-server-drop-in",
+        action="store_false",
+        dest="server_drop_in",
+        default=None,
+        help="leave the servers' units as they are, also in later runs",
+    )
+    p.add_argument("--server-drop-in", action="store_true", default=None, help="write their drop-ins again (default: as before)")
     p.add_argument(
         "--stacks",
         action="store_true",
@@ -108,7 +115,7 @@ def _wanted(args: argparse.Namespace) -> "Wanted":
         names=_by_unit("--name", args.name, units),
         keys=_by_unit("--key-file", args.key_file, units),
         mode=args.mode,
-        server_drop_ins=not args.no_server_drop_in,
+        server_drop_ins=args.server_drop_in,
         start=not args.no_start,
         replace=args.replace,
         stacks=args.stacks,

@@ -29,11 +29,13 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: the name of the credential with the API key.
+        stop_s: the stop limit of an earlier run, which never becomes shorter: a server that starts shows less of what it pins.
     """
 
     url: str | None = None
     name: str | None = None
     key: str | None = None
+    stop_s: int = 0
 
 
 def name_of(unit: str) -> str:
@@ -115,7 +117,7 @@ def table(found: Found, wish: Wish) -> str:
             "# So the watchdog tells people, and they restart all members together.",
             'mode = "alert"',
         ]
-    limit = stop_s(found.pinned)
+    limit = max(stop_s(found.pinned), wish.stop_s)
     if limit > STOP_S:
         lines += ["", "[servers.restart]", "# As long as TimeoutStopSec= of its unit: pinned memory takes time to give back."]
         lines.append(f"stop_limit_s = {limit}")

@@ -31,26 +31,46 @@ def stop_s(pinned: int | None) -> int:
     return max(STOP_S, -(-(90 + (pinned or 0) // STOP_BYTES_PER_S) // 30) * 30)
 
 
-def lines(properties: Mapping[str, Any], pinned: int | None, own: frozenset[str] = frozenset()) -> list[Line]:
+def lines(properties: Mapping[str, Any], pinned: int | None, own: Mapping[str, str] | None = None) -> list[Line]:
     """The lines that differ from what the unit has.
 
     Args:
         properties: the unit's properties under systemd's own names (org.freedesktop.systemd1(5)).
         pinned: host memory that the server pins, in bytes; None if unknown.
-        own: keys that an earlier drop-in of ours set, and which therefore stay.
+        own: what an earlier drop-in of ours set, and what therefore stays. Its stop limit never becomes shorter: a server that is
+            down or starts shows less of what it pins than one that serves.
     """
-    return [line for line, needed in _all(properties, pinned) if needed or line.key in own]
+    own = own or {}
+    barred = _barred(properties)
+    return [line for line, needed in _all(properties, pinned, own) if (needed or line.key in own) and line.key not in barred]
 
 
-def _all(has: Mapping[str, Any], pinned: int | None) -> list[tuple[Line, bool]]:
+def _barred(has: Mapping[str, Any]) -> frozenset[str]:
+    """Keys with which systemd would refuse the unit (systemd.service(5), "Restart="; seen with systemd 252)."""
+    return frozenset(("Restart",)) if has.get("Type") == "oneshot" else frozenset()
+
+
+def misfit(has: Mapping[str, Any]) -> str | None:
+    """What the unit's type keeps from it that its drop-in should set, as one sentence; None if nothing."""
+    if not _barred(has):
+        return None
+    return (
+        "with Type=oneshot systemd refuses Restart=always, so the drop-in leaves it out: systemd itself does not restart the "
+        "server after an exit with status 0; Type=exec (or notify, as for podman) would let it"
+    )
+
+
+def _all(has: Mapping[str, Any], pinned: int | None, own: Mapping[str, str]) -> list[tuple[Line, bool]]:
     def number(name: str) -> int:
         value = has.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
-    limit = stop_s(pinned)
+    limit = longest(stop_s(pinned), own)
     stop = number("TimeoutStopUSec")
     interval, burst = number("StartLimitIntervalUSec"), number("StartLimitBurst")
     memory = f" It pins about {format_gb(pinned, 0)}." if pinned else ""
+    if limit > stop_s(pinned):
+        memory = " An earlier look at the server found that it pins so much."
     return [
         (
             Line(
@@ -149,6 +169,12 @@ def text(wanted: list[Line], unit: str) -> str:
     return "".join(parts)
 
 
-def keys(content: str) -> frozenset[str]:
-    """The keys that a drop-in sets."""
-    return frozenset(re.findall(r"^(\w+)=", content, re.MULTILINE))
+def settings(content: str) -> dict[str, str]:
+    """What a drop-in sets."""
+    return dict(re.findall(r"^(\w+)=(.*)$", content, re.MULTILINE))
+
+
+def longest(limit: int, own: Mapping[str, str]) -> int:
+    """The stop limit in seconds, not shorter than that of an earlier drop-in."""
+    earlier = own.get("TimeoutStopSec", "")
+    return max(limit, int(earlier)) if re.fullmatch(r"[0-9]{1,6}", earlier) else limit

@@ -8,14 +8,16 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from watchdog import config
 from watchdog.act import stacks
-from watchdog.setup import configuration, containers, dropin, host, service
+from watchdog.setup import configuration, containers, dropin, host, kept, service
 from watchdog.setup.configuration import Wish
 from watchdog.setup.host import Found
+from watchdog.setup.kept import Standing
 from watchdog.setup.plan import File, Manifest, changes
 from watchdog.stacks import python
 from watchdog.systemd import BOOTED, Bus, BusUnavailableError, SystemdError, running
@@ -36,8 +38,8 @@ class Wanted(msgspec.Struct, kw_only=True):
         units: the servers' units; none: those of the configuration, else the only one that runs.
         urls: addresses by unit. names: short names by unit. keys: files with API keys by unit. Where no units are asked for,
             what stands under "" belongs to the only one that is found.
-        mode: of the daemon.
-        server_drop_ins: whether the servers' units get drop-ins.
+        mode: of the daemon; None: as before, or else "act".
+        server_drop_ins: whether the units that are named (or else all) get drop-ins; None: as before, or else they do.
         start: whether the service is enabled and started.
         replace: whether files that a person wrote or changed are replaced.
         stacks: whether the stacks helper is installed too.
@@ -47,19 +49,25 @@ class Wanted(msgspec.Struct, kw_only=True):
     urls: dict[str, str] = {}
     names: dict[str, str] = {}
     keys: dict[str, str] = {}
-    mode: config.Mode = "act"
-    server_drop_ins: bool = True
+    mode: config.Mode | None = None
+    server_drop_ins: bool | None = None
     start: bool = True
     replace: bool = False
     stacks: bool = False
 
 
 class Proposal(msgspec.Struct, kw_only=True):
-    """What would be done."""
+    """What would be done.
+
+    Attributes:
+        found: all servers that are set up.
+        named: the units of those that were asked for; all, where none was.
+    """
 
     found: list[Found]
     files: list[File]
     remarks: list[str]
+    named: list[str] = []
 
 
 async def propose(wanted: Wanted, manifest: Manifest) -> Proposal:
@@ -68,24 +76,20 @@ async def propose(wanted: Wanted, manifest: Manifest) -> Proposal:
     Raises:
         SetupError: there is no server, or it cannot be watched.
     """
-    wishes = _known(manifest)
-    units = wanted.units or list(wishes) or [_only_one()]
+    standing = kept.read(CONFIG)
+    renews = manifest.is_ours(CONFIG) or wanted.replace
+    if renews and standing.fault is not None and not (wanted.replace and (wanted.mode or standing.mode)):
+        raise SetupError(f"{standing.fault}; mend it, or say --replace and --mode for a new one")
+    units = wanted.units or (list(standing.wishes) if renews else []) or [_only_one()]
     _belongs(wanted, units)
-    units += [unit for unit in wishes if unit not in units]
+    named = list(units)
+    units = list(dict.fromkeys([*units, *(standing.wishes if renews else ())]))
     async with running(Bus()) as bus:
         if not await bus.until_connected(BUS_LIMIT_S):
             why = str(BusUnavailableError(bus.trouble or "no connection"))
             raise SetupError(why if BOOTED.is_dir() else f"systemd is not the init of this host: {why}")
-        found = {}
-        for unit in units:
-            one = await _find(bus, unit)
-            known = wishes.get(unit) or wishes.get(one.unit) or Wish()
-            asked = {k: v for k, v in (("url", _of(wanted.urls, unit)), ("name", _of(wanted.names, unit))) if v}
-            if key := _of(wanted.keys, unit):
-                asked["key"] = _credential(one, key)
-            wishes[one.unit] = msgspec.structs.replace(known, **asked)
-            found[one.unit] = one
-    return _proposal(wanted, list(found.values()), wishes, manifest)
+        found = {unit: await _find(bus, unit) for unit in units}
+    return _proposal(wanted, found, named, standing, manifest)
 
 
 def full(unit: str) -> str:
@@ -120,17 +124,6 @@ def _belongs(wanted: Wanted, units: list[str]) -> None:
                 raise SetupError(
                     f"{option} {unit}={value}: {unit} is not set up here, but {', '.join(units)}: name it with --unit"
                 )
-
-
-def _known(manifest: Manifest) -> dict[str, Wish]:
-    """The servers of a configuration that we wrote and nobody changed: they stay in it."""
-    if not manifest.is_ours(CONFIG):
-        return {}
-    try:
-        servers = config.load(CONFIG).servers
-    except config.ConfigError:
-        return {}
-    return {s.unit: Wish(name=s.name, url=s.base_url if s.endpoint else None, key=s.api_key_file or None) for s in servers}
 
 
 def _only_one() -> str:
@@ -168,46 +161,121 @@ async def _find(bus: Bus, unit: str) -> Found:
     return one
 
 
-def _credential(found: Found, path: str) -> str:
-    if not Path(path).is_absolute() or not Path(path).is_file():
-        raise SetupError(f"--key-file {path}: is no file with an absolute path")
-    return f"{configuration.name_of(found.unit)}-key"
+def _proposal(wanted: Wanted, by_name: dict[str, Found], named: list[str], standing: Standing, manifest: Manifest) -> Proposal:
+    """What to write.
 
-
-def _proposal(wanted: Wanted, found: list[Found], wishes: dict[str, Wish], manifest: Manifest) -> Proposal:
-    names = [wishes[f.unit].name or configuration.name_of(f.unit) for f in found]
-    for unit, name in zip([f.unit for f in found], names, strict=True):
-        if names.count(name) > 1:
-            wishes[unit] = msgspec.structs.replace(wishes[unit], name=unit.removesuffix(".service").replace("@", "-"))
-    text = configuration.head(wanted.mode, host.gpus()) + "".join(configuration.table(f, wishes[f.unit]) for f in found)
-    config.parse(tomllib.loads(text), "the proposal")
-    units = [f.unit for f in found]
-    strange = [f.unit for f in found if f.told_by == "nothing"]
-    remarks = [f"{unit}: its command line was not recognised as SGLang's; check the configuration" for unit in strange]
-    remarks += [
-        f"{f.unit}: its API key lies {f.key_in}; put it in a file for root alone and give it with --key-file {f.unit}=FILE"
-        for f in found
-        if f.key_in is not None and not wishes[f.unit].key and not configuration.is_worker(f.args)
-    ]
-    remarks += [f"{f.unit}: {said}" for f in found if (said := configuration.misfit(f.args)) is not None]
-    remarks += [f"{f.unit}: {said}" for f in found if (said := containers.twice(" ".join(host.command(f.properties))))]
+    Args:
+        wanted: what a person asked for.
+        by_name: the servers, by their units as a person or the configuration names them, which may be aliases.
+        named: those of these names that this run is about.
+        standing: the configuration that stands.
+        manifest: what was written before.
+    """
+    found = list({f.unit: f for f in by_name.values()}.values())
+    about = list(dict.fromkeys(by_name[unit].unit for unit in named))
+    known = _known(wanted, by_name, standing)
+    remarks = [f"{f.unit}: {said}" for f in found for said in _remarks(f, known.wishes[f.unit])]
     remarks += _stacks_remarks(wanted)
     files = _service_files(wanted)
-    files.append(File(path=CONFIG, text=text, why="the configuration", mode=0o640, group=_group()))
-    state = manifest.state(files[-1])
-    if state in ("not ours", "changed by a person") and not wanted.replace:
-        units += _units_of(CONFIG)
-        missing = [configuration.table(f, wishes[f.unit]) for f in found if f.unit not in _units_of(CONFIG)]
-        if missing:
-            remarks.append(f"{CONFIG} stays as it is; add these lines to it yourself:\n" + "".join(missing))
+    renewed, said = _configuration(wanted, found, known, standing, manifest)
+    files += renewed
+    remarks += said
+    # Those of a configuration that stays, too.
+    units = {f.unit for f in found} | standing.wishes.keys() - by_name.keys()
     files.append(File(path=service.RULE, text=service.rule(units), why="lets it restart these units, and nothing else"))
-    keys = {wishes[f.unit].key or "": path for f in found if (path := _of(wanted.keys, f.unit))}
-    if keys:
-        keys = {**service.known_credentials(), **keys}
+    if known.key_files:
+        keys = {**service.known_credentials(), **known.key_files}
         files.append(File(path=service.CREDENTIALS, text=service.credentials(keys), why="hands API keys to the service"))
-    if wanted.server_drop_ins:
-        files += [file for f in found if (file := server_drop_in(f)) is not None]
-    return Proposal(found=found, files=files, remarks=remarks)
+    for f in found:
+        asked = wanted.server_drop_ins if f.unit in about else None
+        if asked is None and f.unit in manifest.left:
+            remarks.append(f"{f.unit} gets no drop-in, as before; --server-drop-in changes that")
+        elif asked is not False and (file := server_drop_in(f)) is not None:
+            files.append(file)
+            remarks += [f"{f.unit}: {why}" for why in [dropin.misfit(f.properties)] if why is not None]
+    return Proposal(found=found, files=files, remarks=remarks, named=about)
+
+
+class _Known(NamedTuple):
+    """By unit what is known of its server and what of it was asked for now; files with keys by the names of their credentials."""
+
+    wishes: dict[str, Wish]
+    asked: dict[str, dict[str, str]]
+    key_files: dict[str, str]
+
+
+def _known(wanted: Wanted, by_name: dict[str, Found], standing: Standing) -> _Known:
+    wishes = dict(standing.wishes)
+    asked: dict[str, dict[str, str]] = {}
+    for name, f in by_name.items():
+        known = wishes.pop(name, None) or wishes.pop(f.unit, None) or Wish()
+        now = {"url": _of(wanted.urls, name), "name": _of(wanted.names, name)}
+        asked.setdefault(f.unit, {}).update({key: value for key, value in now.items() if value})
+        wishes[f.unit] = msgspec.structs.replace(known, **asked[f.unit])
+    for unit, short in kept.names([*asked], wishes).items():
+        wishes[unit] = msgspec.structs.replace(wishes[unit], name=short)
+    files = {}
+    for name, f in by_name.items():
+        if path := _of(wanted.keys, name):
+            if not Path(path).is_absolute() or not Path(path).is_file():
+                raise SetupError(f"--key-file {path}: is no file with an absolute path")
+            key = kept.credential(f.unit, wishes, service.known_credentials())
+            wishes[f.unit] = msgspec.structs.replace(wishes[f.unit], key=key)
+            asked[f.unit]["key"] = key
+            files[key] = path
+    return _Known(wishes, asked, files)
+
+
+def _configuration(
+    wanted: Wanted, found: list[Found], known: _Known, standing: Standing, manifest: Manifest
+) -> tuple[list[File], list[str]]:
+    """The configuration, unless it would lose what a person wrote in it, and what is to be said of it."""
+    seen, gpus = host.gpus(), max(host.gpus(), standing.gpus)
+    text = configuration.head(wanted.mode or standing.mode or "act", gpus)
+    tables = standing.tables if manifest.is_ours(CONFIG) else {}
+    text += "".join(kept.table(f, known.wishes[f.unit], tables.get(f.unit)) for f in found)
+    config.parse(tomllib.loads(text), "the proposal")
+    file = File(path=CONFIG, text=text, why="the configuration", mode=0o640, group=_group())
+    theirs = manifest.state(file) in ("not ours", "changed by a person")
+    keys = {"url": "base_url", "name": "name", "key": "api_key_file"}
+    lost = []
+    if theirs and wanted.replace:
+        changed = [f"{unit}.{keys[key]}" for unit, values in known.asked.items() for key in values]
+        lost = kept.lost(standing, tomllib.loads(text), [*changed, *(["daemon.mode"] if wanted.mode else [])])
+    if not lost and (wanted.replace or not theirs):
+        fewer = f"the driver has {seen} GPUs now; {gpus} stay expected, as before: change that in {CONFIG} if it is wrong"
+        return [file], [fewer] if seen < gpus else []
+    lines = [f'[daemon]\nmode = "{wanted.mode}"\n'] if wanted.mode not in (None, standing.mode) else []
+    for f in found:
+        before = standing.wishes.get(f.unit)
+        if before is None:
+            lines.append(configuration.table(f, known.wishes[f.unit]))
+            continue
+        now = [f"{keys[k]} = {configuration.quoted(v)}\n" for k, v in known.asked[f.unit].items() if getattr(before, k) != v]
+        lines += [f"# in the table of {f.unit}\n", *now] if now else []
+    remarks = [f"{CONFIG} stays as it is: a new one would lose {', '.join(lost)}; move it away if that is meant"] if lost else []
+    if lines:
+        remarks.append(f"{CONFIG} stays as it is; put these lines into it yourself:\n" + "".join(lines))
+    return [] if lost else [file], remarks
+
+
+def _remarks(found: Found, wish: Wish) -> list[str]:
+    """What is to be said of a server."""
+    said = []
+    if found.told_by == "nothing":
+        said.append("its command line was not recognised as SGLang's; check the configuration")
+    if found.told_by == "unit file" and wish.url is None and (unknown := host.unknown(found.properties)):
+        said.append(
+            f"it does not run, and its unit file does not say what {', '.join(unknown)} in its command is: check its address in "
+            "the configuration, or give it with --url"
+        )
+    if found.key_in is not None and not wish.key and not configuration.is_worker(found.args):
+        said.append(
+            f"its API key lies {found.key_in}; put it in a file for root alone and give it with --key-file {found.unit}=FILE"
+        )
+    said += [misfit] if (misfit := configuration.misfit(found.args)) is not None else []
+    said += [twice] if (twice := containers.twice(" ".join(host.command(found.properties)))) else []
+    return said
 
 
 def _stacks_remarks(wanted: Wanted) -> list[str]:
@@ -237,6 +305,12 @@ def _service_files(wanted: Wanted) -> list[File]:
         )
     if service.packaged():
         return []
+    if wanted.stacks and (why := service.changeable(service.code())) is not None:
+        raise SetupError(
+            "the stacks helper would run with rights over the servers' processes what another user than root could change: "
+            f"{why}. Make all of this installation root's alone (`chown -R root:root` and `chmod -R go-w` on its folder), or "
+            f"install it anew as root: `{service.PIPX} .` in its checkout, or an environment below /opt. Or leave out --stacks"
+        )
     return [
         File(path=service.SYSUSERS, text=service.shipped("sglang-watchdog.sysusers"), why=f"the user {service.USER}"),
         File(path=service.UNIT, text=service.unit(program), why="the service"),
@@ -252,9 +326,9 @@ def server_drop_in(found: Found) -> File | None:
     """The drop-in for a server's unit; None where the unit has all that it should."""
     path = service.drop_in(found.unit)
     try:
-        own = dropin.keys(path.read_text(encoding="utf-8"))
+        own = dropin.settings(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
-        own = frozenset()
+        own = {}
     lines = dropin.lines(found.properties, found.pinned, own)
     if not lines:
         return None
@@ -266,13 +340,6 @@ def _group() -> int | None:
         return grp.getgrnam(service.USER).gr_gid
     except KeyError:
         return None
-
-
-def _units_of(path: Path) -> list[str]:
-    try:
-        return [s.unit for s in config.load(path).servers]
-    except config.ConfigError:
-        return []
 
 
 def apply(proposal: Proposal, wanted: Wanted, manifest: Manifest, say: Callable[[str], None]) -> None:
@@ -289,6 +356,8 @@ def apply(proposal: Proposal, wanted: Wanted, manifest: Manifest, say: Callable[
             say(f"wrote {file.path}")
             if file.path == service.SYSUSERS:
                 _command("systemd-sysusers", str(service.SYSUSERS))
+        if wanted.server_drop_ins is not None:
+            manifest.leave(proposal.named, leave=not wanted.server_drop_ins)
     except OSError as e:
         raise SetupError(f"{e.filename or 'a file'} could not be written: {e.strerror}") from e
     _command("systemctl", "daemon-reload")

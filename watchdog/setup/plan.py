@@ -17,6 +17,7 @@ from watchdog import durable
 FOLDER = Path("/etc/sglang-watchdog/setup")
 State = Literal["new", "as it is", "ours, changes", "changed by a person", "not ours"]
 _ENTRY = re.compile(r"([0-9a-f]{64})  (/.+)")
+_LEFT = re.compile(r"# no drop-in: (\S+)")  # a comment for sha256sum(1)
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,17 +47,31 @@ class Manifest:
     def __init__(self, folder: Path = FOLDER) -> None:
         """Read it, if it is there.
 
+        `left` has the servers' units that a person wants to have no drop-in.
+
         Raises:
             OSError: it is there and cannot be read.
         """
         self._folder = folder
         self._file = folder / "manifest"
         self.entries: dict[Path, str] = {}
+        self.left: set[str] = set()
         if self._file.exists():
             for line in self._file.read_text(encoding="utf-8").splitlines():
                 entry = _ENTRY.fullmatch(line)
                 if entry:
                     self.entries[Path(entry[2])] = entry[1]
+                elif left := _LEFT.fullmatch(line):
+                    self.left.add(left[1])
+
+    def leave(self, units: Iterable[str], *, leave: bool) -> None:
+        """Note whether these units are to have no drop-in.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self.left = self.left | set(units) if leave else self.left - set(units)
+        self._save()
 
     def state(self, file: File) -> State:
         """How a file on disk stands to the one that is wanted."""
@@ -145,6 +160,7 @@ class Manifest:
 
     def _save(self) -> None:
         text = "".join(f"{checksum}  {path}\n" for path, checksum in self.entries.items())
+        text += "".join(f"# no drop-in: {unit}\n" for unit in sorted(self.left))
         durable.write(self._file, text.encode(), 0o644)
 
 
