@@ -265,4 +265,4 @@ def test_history_of_one_server(config: Path, capsys: pytest.CaptureFixture[str])
 def test_history_reads_as_large_a_state_as_the_daemon(tmp_path: Path) -> None:
     saved = b'{"wall": 1.7e9, "now": 5.0, "incidents": []}'
     (tmp_path / "state.json").write_bytes(saved + b" " * (17 << 20))
-    assert history.state(tmp_path)[0] == json.loads(saved)
+    assert history.state(tmp_path, [])[0] == json.loads(saved)

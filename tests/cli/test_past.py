@@ -67,7 +67,7 @@ def test_explain_of_a_moment(record: Path, at: str, capsys: pytest.CaptureFixtur
         (["--record", "RECORD", "--at", "tomorrow"], "is no moment"),
         (["--record", "/nowhere.jsonl"], "cannot be read"),
         (["--record", "RECORD", "--at", "1999-01-01T00:00:00Z"], "nothing of that moment: it begins at 2026-01-14T02:00:00Z"),
-        (["--at", "2026-01-14T02:00:00Z", "--config", "CONFIG"], "flight record"),
+        (["--at", "2026-01-14T02:00:00Z", "--config", "CONFIG"], "has the daemon ever run?"),
     ],
 )
 def test_what_cannot_be_explained_is_one_line(

@@ -1,11 +1,12 @@
 """`baseline`: what is right for this deployment, and whether it still holds."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from watchdog.cli import screen
 from watchdog.cli.exits import CANNOT, FAILED, OK, CommandError
-from watchdog.cli.link import asked, runtime_dir, state_dir
+from watchdog.cli.link import asked, kept, runtime_dir, state_dir, unreadable
 from watchdog.cli.options import command, config_option, json_option, server_option
 
 HEAD = ("item", "baseline", "now")
@@ -115,28 +116,41 @@ def _from_files(args: argparse.Namespace) -> list[dict[str, Any]]:
     from watchdog import regular  # noqa: PLC0415
     from watchdog.baseline import MAX_BYTES, Kept, shown  # noqa: PLC0415
 
-    folder = state_dir(args.config)
     out: list[dict[str, Any]] = []
-    for path in sorted(folder.glob(f"{args.server or '*'}/baseline.json")):
+    for folder in _folders(args):
+        path = folder / "baseline.json"
         try:
-            kept = msgspec.json.decode(regular.read(path, MAX_BYTES), type=Kept)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-            why = e.strerror if isinstance(e, OSError) else e
-            raise CommandError(f"{path} cannot be read as a baseline: {why}", CANNOT) from e
-        known = kept.baselines[0] if kept.baselines else None
+            found = msgspec.json.decode(regular.read(path, MAX_BYTES), type=Kept)
+        except FileNotFoundError:
+            continue
+        except OSError as e:
+            raise unreadable(path, e) from e
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+            raise CommandError(f"{path} cannot be read as a baseline: {e}", CANNOT) from e
+        known = found.baselines[0] if found.baselines else None
         out.append(
             {
-                "server": path.parent.name,
+                "server": folder.name,
                 "file": str(path),
                 "baseline": msgspec.to_builtins(known) if known is not None else None,
                 "rows": [msgspec.to_builtins(row) for row in shown(known)] if known is not None else [],
                 "compared": None,
-                "others": max(0, len(kept.baselines) - 1),
+                "others": max(0, len(found.baselines) - 1),
             }
         )
     if not out:
-        raise CommandError(f"no baseline below {folder}: none has been made yet", FAILED)
+        whose = "no baseline" if args.server is None else f"no baseline of a server {screen.plain(args.server)!r}"
+        raise CommandError(f"{whose} below {state_dir(args.config)}: none has been made yet", FAILED)
     return out
+
+
+def _folders(args: argparse.Namespace) -> list[Path]:
+    try:
+        return kept(args.config, args.server)
+    except FileNotFoundError:
+        return []
+    except OSError as e:
+        raise unreadable(state_dir(args.config), e) from e
 
 
 def _shown(each: dict[str, Any]) -> str:

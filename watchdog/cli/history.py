@@ -12,7 +12,7 @@ from watchdog import regular
 from watchdog.asking import ControlError, ask
 from watchdog.cli import screen
 from watchdog.cli.exits import CANNOT, OK, CommandError
-from watchdog.cli.link import runtime_dir, state_dir
+from watchdog.cli.link import kept, runtime_dir, state_dir, unreadable
 from watchdog.cli.options import command, config_option, json_option, server_option
 from watchdog.clock import rfc3339
 from watchdog.wording import span
@@ -32,7 +32,8 @@ def add(commands: Any) -> None:
         "Tell, oldest first, what went wrong: when it began and ended, its cause, what was done, what it cost. Then what was "
         "decided and done: the daemon's diary (as long as it runs) and the restarts that it remembers. Incidents outlive the "
         "daemon; without one, what is on disk is told.\n\n"
-        "Exit status: 0 it was told, 2 neither the daemon nor its folder can be read.",
+        "Exit status: 0 it was told, 2 neither the daemon nor its folder can be read, or not all of what lies there: the rest is "
+        "told then.",
         "sglang-watchdog history --server kimi --lines 20",
     )
     config_option(p)
@@ -52,33 +53,35 @@ def _count(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Print it."""
-    home = state_dir(args.config)
     servers, why = asked(args)
     try:
-        names = [p.name for p in home.iterdir() if p.is_dir() and args.server in (None, p.name)]
+        folders = kept(args.config, args.server)
     except OSError as e:
         if why is not None:
-            raise CommandError(f"{why}; and {home} cannot be read ({e.strerror})", CANNOT) from e
-        names = []
-    if not names and why is not None and args.server is not None:
+            raise CommandError(f"{why}; and {unreadable(state_dir(args.config), e)}", CANNOT) from e
+        folders = []
+    if not folders and why is not None and args.server is not None:
         raise CommandError(f"nothing is known of a server {screen.plain(args.server)!r}; {why}", CANNOT)
     decisions = [entry for view in servers for entry in diary(view)]
     incidents = [{"server": view["name"], **i} for view in servers for i in view.get("incidents", ())]
-    for name in names:
-        saved, at = state(home / name)
+    unread: list[str] = []
+    for folder in folders:
+        name, saved, at = folder.name, *state(folder, unread)
         if at is not None:
             known = {(e["at"][:19], e["server"]) for e in decisions if e["what"] in ("intent", "would")}
             decisions += [e for e in ordered(saved, at, name) if (e["at"][:19], name) not in known]
             if name not in {view["name"] for view in servers}:
                 incidents += remembered(saved, at, name)
         told = {bundle for i in incidents if i["server"] == name for bundle in i["bundles"]}
-        incidents += [b for b in bundles(home / name / "incidents", name) if not told.intersection(b["bundles"])]
+        incidents += [b for b in bundles(folder / "incidents", name, unread) if not told.intersection(b["bundles"])]
     incidents = sorted(incidents, key=lambda i: str(i["begun_at"]))[-args.lines :]
     decisions = sorted(decisions, key=lambda e: str(e["at"]))[-args.lines :]
     if args.json:
         screen.print_json({"incidents": incidents, "decisions": decisions, "daemon": why is None})
-    else:
+    elif incidents or decisions or not unread:
         print("\n".join(page(incidents, decisions, why, screen.width(), screen.colours())))
+    if unread:
+        raise CommandError("; ".join([*([why] if why else []), *unread]), CANNOT)
     return OK
 
 
@@ -138,16 +141,20 @@ def diary(view: Told) -> list[Told]:
     ]
 
 
-def state(folder: Path) -> tuple[Told, Callable[[float], str] | None]:
+def state(folder: Path, unread: list[str]) -> tuple[Told, Callable[[float], str] | None]:
     """A state file (watchdog/state.py), and what turns its moments into RFC 3339 by the wall clock of its writing.
 
-    What cannot be read is no reason not to tell the rest; the daemon itself says so in the journal.
+    What cannot be read is no reason not to tell the rest. The daemon itself says in the journal what is damaged; what only we may
+    not read is noted in `unread`.
     """
     from watchdog.state import MAX_BYTES  # noqa: PLC0415  # it loads the judges
 
     try:
         saved = json.loads(regular.read(folder / "state.json", MAX_BYTES))
         written, now = datetime.fromtimestamp(saved["wall"], UTC), float(saved["now"])
+    except PermissionError as e:
+        unread.append(str(unreadable(folder, e)))
+        return {}, None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}, None
 
@@ -195,11 +202,14 @@ def remembered(saved: Told, at: Callable[[float], str], server: str) -> list[Tol
     return found
 
 
-def bundles(folder: Path, server: str) -> list[Told]:
-    """The incident bundles on disk, as incidents of which no more is known."""
+def bundles(folder: Path, server: str, unread: list[str]) -> list[Told]:
+    """The incident bundles on disk, as incidents of which no more is known; a folder that cannot be read is noted in `unread`."""
     from watchdog.cli.incident import listed  # noqa: PLC0415
 
+    try:
+        found = listed(folder, server)
+    except OSError as e:
+        unread.append(str(unreadable(folder, e)))
+        return []
     unknown: Told = {"ended_at": None, "took_s": None, "cause": "", "done": [], "restarts": 0, "outcome": ""}
-    return [
-        {"server": server, "begun_at": b.at, "reason": b.reason, **unknown, "bundles": [b.name]} for b in listed(folder, server)
-    ]
+    return [{"server": server, "begun_at": b.at, "reason": b.reason, **unknown, "bundles": [b.name]} for b in found]

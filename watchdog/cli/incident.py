@@ -1,6 +1,7 @@
 """`incident`: the bundles that were saved before anything was done about a fault."""
 
 import argparse
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from watchdog import regular
 from watchdog.act.bundle_names import SUMMARY, named
 from watchdog.cli import output, screen
 from watchdog.cli.exits import CANNOT, FAILED, OK, CommandError
-from watchdog.cli.link import state_dir
+from watchdog.cli.link import kept, state_dir, unreadable
 from watchdog.cli.options import command, config_option, json_option, server_option
 
 HEAD = ("name", "server", "size", "reason")
@@ -95,8 +96,9 @@ def listed(folder: Path, server: str) -> list[Bundle]:
     for entry in entries:
         each = named(entry.name)
         if each is not None and entry.is_dir(follow_symlinks=False):
-            sizes = [file.stat(follow_symlinks=False).st_size for file in os.scandir(entry.path)]
-            found.append(Bundle(entry.name, server, Path(entry.path), each.at, each.reason, sum(sizes)))
+            with contextlib.suppress(FileNotFoundError):  # the daemon clears old ones away meanwhile
+                sizes = [file.stat(follow_symlinks=False).st_size for file in os.scandir(entry.path)]
+                found.append(Bundle(entry.name, server, Path(entry.path), each.at, each.reason, sum(sizes)))
     return sorted(found)
 
 
@@ -106,13 +108,10 @@ def everywhere(args: argparse.Namespace) -> list[Bundle]:
     Raises:
         CommandError: the folder cannot be read.
     """
-    home = state_dir(args.config)
     try:
-        servers = [p.name for p in home.iterdir() if args.server in (None, p.name)]
-        return sorted(bundle for server in servers for bundle in listed(home / server / "incidents", server))
+        return sorted(b for folder in kept(args.config, args.server) for b in listed(folder / "incidents", folder.name))
     except OSError as e:
-        cure = "run this as root or as the daemon's user" if isinstance(e, PermissionError) else "has the daemon ever run?"
-        raise CommandError(f"{home} cannot be read ({e.strerror}): {cure}", CANNOT) from e
+        raise unreadable(state_dir(args.config), e) from e
 
 
 def one(args: argparse.Namespace) -> Bundle:

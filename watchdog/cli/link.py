@@ -1,5 +1,6 @@
 """The way to the daemon: where its socket and its state lie, and asking it."""
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,25 @@ def runtime_dir(config: str) -> Path:
 def state_dir(config: str) -> Path:
     """Where state, records and bundles lie."""
     return folder(config, "state_dir", STATE_DIR)
+
+
+def kept(config: str, server: str | None) -> list[Path]:
+    """The folders of all servers in the state folder, or that of one, in the order of their names.
+
+    A name is compared and never put into a path or a pattern: it is what somebody typed.
+
+    Raises:
+        OSError: the state folder is not there, or cannot be read.
+    """
+    with os.scandir(state_dir(config)) as entries:
+        return sorted(Path(entry.path) for entry in entries if server in (None, entry.name) and entry.is_dir())
+
+
+def unreadable(folder: Path, e: OSError) -> CommandError:
+    """What to say of something in the state folder that cannot be read."""
+    cures = {PermissionError: "run this as root or as the daemon's user", FileNotFoundError: "has the daemon ever run?"}
+    cure = cures.get(type(e))
+    return CommandError(f"{e.filename or folder} cannot be read ({e.strerror}){f': {cure}' if cure else ''}", CANNOT)
 
 
 def asked(config: str, request: dict[str, Any], limit_s: float = REQUEST_LIMIT_S) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from watchdog.cli import screen
 from watchdog.cli.exits import CANNOT, OK, CommandError
-from watchdog.cli.link import state_dir
+from watchdog.cli.link import kept, state_dir, unreadable
 from watchdog.judge.explain import text
 from watchdog.replay import Record, RecordError, explained_at, settings_of
 
@@ -28,16 +28,26 @@ def explain_past(args: argparse.Namespace) -> int:
 
 def _kept(args: argparse.Namespace) -> Record:
     """The segment of the daemon's own flight record that holds the moment."""
-    state = state_dir(args.config)
-    names = [args.server] if args.server else sorted(f.parent.name for f in state.glob("*/flight"))
-    if len(names) != 1:
-        raise CommandError(f"name one server with --server: {', '.join(names) or f'none has a flight record in {state}'}", CANNOT)
-    folder = state / names[0] / "flight"
     wanted = _moment(args.at, "1970-01-01T00:00:00Z")
-    begun = [f for f in sorted(folder.glob("*.jsonl*")) if (t := _begin(f)) is not None and t <= wanted]
+    try:
+        flights = {folder.name: found for folder in kept(args.config, args.server) if (found := _segments(folder / "flight"))}
+    except OSError as e:
+        raise unreadable(state_dir(args.config), e) from e
+    if len(flights) > 1:
+        raise CommandError(f"name one server with --server: {', '.join(flights)}", CANNOT)
+    begun = [f for segments in flights.values() for f in segments if (t := _begin(f)) is not None and t <= wanted]
     if not begun:
-        raise CommandError(f"no flight record of {args.at} is kept in {folder}", CANNOT)
+        whose = f"{screen.plain(args.server)!r} at {args.at}" if args.server else args.at
+        raise CommandError(f"no flight record of {whose} is kept below {state_dir(args.config)}", CANNOT)
     return Record(begun[-1])
+
+
+def _segments(folder: Path) -> list[Path]:
+    """The files of a flight record, oldest first; none where there is no such folder."""
+    try:
+        return sorted(file for file in folder.iterdir() if ".jsonl" in file.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _begin(file: Path) -> float | None:
