@@ -1,9 +1,13 @@
 """`watch`: how the servers are, live."""
 
 import argparse
+import contextlib
 import json
+import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from watchdog.cli import output, screen
@@ -17,6 +21,8 @@ from watchdog.wording import gist
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 OTHER_SCREEN, OWN_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """The terminal's second screen without a cursor, and back: what was there before is there afterwards."""
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that end the command as they end any other, but not before the terminal has its own screen back."""
 
 
 def add(commands: Any) -> None:
@@ -43,17 +49,51 @@ def run(args: argparse.Namespace) -> int:
     output.stream()
     if args.json:
         return _objects(args)
-    live = sys.stdout.isatty()
-    if live:
-        sys.stdout.write(OTHER_SCREEN)
     try:
-        return _live(args) if live else _lines(args)
+        if not sys.stdout.isatty():
+            return _lines(args)
+        with _second_screen():
+            return _live(args)
     except KeyboardInterrupt:
         return OK
+
+
+class _EndedError(BaseException):
+    """A signal came that ends the command."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextlib.contextmanager
+def _second_screen() -> Iterator[None]:
+    """The terminal's second screen, however the block ends."""
+
+    def ended(number: int, _: object) -> None:
+        raise _EndedError(number)
+
+    before = {each: signal.getsignal(each) for each in ENDING if signal.getsignal(each) is not signal.SIG_IGN}  # as with nohup
+    number = None
+    try:
+        for each in before:
+            signal.signal(each, ended)
+        sys.stdout.write(OTHER_SCREEN)
+        yield
+    except _EndedError as e:
+        number = e.number
     finally:
-        if live:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        try:
             sys.stdout.write(OWN_SCREEN)
             sys.stdout.flush()
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+    if number is not None:
+        os.kill(os.getpid(), number)
+        raise SystemExit(128 + number)  # it is held back
 
 
 def _live(args: argparse.Namespace) -> int:
