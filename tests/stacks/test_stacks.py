@@ -107,6 +107,10 @@ def test_a_py_spy_that_others_could_have_changed_is_not_run(tmp_path: Path) -> N
     with pytest.raises(python.NoStacksError, match="changed by others"):
         python.program([spy])
     own.chmod(0o755)
+    tmp_path.chmod(0o775)
+    with pytest.raises(python.NoStacksError, match="changed by others"):
+        python.program([spy])
+    tmp_path.chmod(0o755)
     link = tmp_path / "py-spy"
     link.symlink_to(spy)
     assert python.program([link]) == spy, "not the link, which others may turn"

@@ -46,9 +46,11 @@ def program(places: Sequence[Path] = PLACES) -> Path:
     for place in places:
         try:
             real = place.resolve(strict=True)  # what is looked at is also what is run: a link may be turned in between
-            for each in (real, real.parent):
+            for each in (real, *real.parents):
                 found = each.stat()
-                if found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                # In a folder with the sticky bit nobody can rename what is root's.
+                open_to_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+                if found.st_uid != 0 or open_to_others:
                     raise NoStacksError(f"{each} can be changed by others than root, so it was not run")
         except OSError:
             continue
