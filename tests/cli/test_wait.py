@@ -12,7 +12,10 @@ import pytest
 
 from tests.cli.views import STARTING, view
 from watchdog import cli
-from watchdog.cli import wait
+from watchdog.asking import ControlError, ForbiddenError, NoDaemonError, SlowError
+from watchdog.cli import alone, wait
+from watchdog.cli.exits import CommandError
+from watchdog.config import load
 from watchdog.control import Control
 
 FAILED = {"load_state": "loaded", "active_state": "failed", "sub_state": "failed", "result": "exit-code"}
@@ -51,7 +54,7 @@ class Daemon:
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
 
     async def _answer(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"daemon": {"up_s": 1.0}, "servers": [self.views.pop(0) if len(self.views) > 1 else self.views[0]]}
+        return {"daemon": {"up_s": 100.0}, "servers": [self.views.pop(0) if len(self.views) > 1 else self.views[0]]}
 
     async def _serve(self) -> None:
         async with Control(self._folder, self._answer):
@@ -106,8 +109,10 @@ def test_until_verified_with_a_line_for_each_phase(config: Path, capsys: pytest.
 def test_the_time_is_over(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert waited(config, [view(verified=False)], "--timeout", "0.1") == 3
     said = capsys.readouterr().err
-    assert "kimi: not verified within 0.1 s" in said
-    assert "kimi: serving, 3 running, canary 0.41 s, but no canary was answered yet" in said
+    assert said.splitlines() == [
+        "kimi: not verified within 0.1 s",
+        "  kimi: serving, 3 running, canary 0.41 s, but no canary was answered yet",
+    ]
 
 
 @pytest.mark.parametrize("status", [0, 3])
@@ -151,3 +156,138 @@ def test_its_arguments() -> None:
     args = cli.parser("wait").parse_args(["wait", "--timeout", "90", "--server", "kimi"])
     assert isinstance(args, argparse.Namespace)
     assert (args.timeout, args.server) == (90, "kimi")
+
+
+# ---- who looks
+
+
+class Alone:
+    """Our own look."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def views(self) -> list[dict[str, Any]]:
+        return [view(sentence="by itself")]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Looks:
+    """Looks for a server where a daemon answers as it is told, by a clock that is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.says: Exception | dict[str, Any] = {}
+        self.begun: list[Alone] = []
+        self.limits: list[float] = []
+        monkeypatch.setattr(wait, "ask", self._ask)
+        self.sight = wait.Sight(Path("/run/x"), ["kimi"], self._begin, lambda: self.now)
+
+    def _ask(self, _: Path, __: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        self.limits.append(limit_s)
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+    def _begin(self) -> Any:
+        self.begun.append(Alone())
+        return self.begun[-1]
+
+    def look(self, says: Exception | dict[str, Any], after_s: float = 1.0) -> list[str]:
+        self.now += after_s
+        self.says = says
+        return [each["sentence"] for each in self.sight.look(10.0)]
+
+    @property
+    def by_itself(self) -> bool:
+        return any(not each.closed for each in self.begun)
+
+
+NONE = NoDaemonError("no daemon listens")
+SLOW = SlowError("the daemon gave no answer")
+BROKEN = ControlError("the daemon ended in mid-answer; ask again")
+
+
+def told(up_s: float = 100.0, **changes: Any) -> dict[str, Any]:
+    return {"daemon": {"up_s": up_s}, "servers": [view(sentence="the daemon's", **changes)]}
+
+
+def test_where_no_daemon_runs_it_looks_by_itself_until_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(monkeypatch)
+    assert looks.look(NONE) == ["by itself"] and looks.by_itself
+    assert looks.look(NONE) == ["by itself"] and len(looks.begun) == 1
+    assert looks.look(told()) == ["the daemon's"] and not looks.by_itself
+
+
+@pytest.mark.parametrize("trouble", [SLOW, BROKEN])
+@pytest.mark.parametrize("before", [[], [NONE], [told()]])
+def test_a_daemon_that_does_not_answer_in_time_is_waited_for(
+    trouble: Exception, before: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Looks(monkeypatch)
+    for each in before:
+        looks.look(each)
+    for _ in range(50):
+        assert looks.look(trouble, 10.0) == [] and not looks.by_itself
+    assert looks.sight.why == str(trouble)
+    assert looks.look(told()) == ["the daemon's"] and looks.sight.why == ""
+
+
+@pytest.mark.parametrize("before", [told(), SLOW])
+def test_a_daemon_that_is_started_anew_is_waited_for(before: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(monkeypatch)
+    looks.look(before)
+    assert looks.look(NONE, wait.GONE_S - 1.0) == [] and looks.sight.why == "no daemon listens"
+    assert looks.look(told(up_s=1.0, name="other")) == [] and "does not watch kimi" in looks.sight.why
+    assert looks.look(told(up_s=2.0)) == ["the daemon's"]
+    assert looks.begun == []
+    assert looks.look(NONE, wait.GONE_S + 1.0) == ["by itself"]  # this one does not come back
+
+
+def test_who_may_not_ask_the_daemon_is_told_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(monkeypatch)
+    with pytest.raises(CommandError, match="run this as root"):
+        looks.look(ForbiddenError("it may not be used: run this as root or as the daemon's user"))
+    assert looks.begun == []
+
+
+@pytest.mark.parametrize(("left_s", "limit_s"), [(100.0, 10.0), (2.9516, 3.0), (-1.0, 0.1)])
+def test_a_slow_daemon_does_not_outlast_the_time_that_is_given(
+    left_s: float, limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Looks(monkeypatch)
+    looks.says = told()
+    looks.sight.look(left_s)
+    assert looks.limits == [limit_s]
+
+
+def test_why_nothing_is_known_is_told_once_and_at_the_end(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(*_: object) -> dict[str, Any]:
+        raise SLOW
+
+    monkeypatch.setattr(wait, "ask", ask)
+    assert cli.main(["wait", "--config", str(config), "--timeout", "0.1"]) == 3
+    said = capsys.readouterr()
+    assert said.out == "the daemon gave no answer\n"
+    assert said.err == "kimi: not verified within 0.1 s\n  the daemon gave no answer\n"
+
+
+def test_each_reason_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = wait.Shown(live=False)
+    assert shown.end(3, "glm, kimi: not verified within 1 s", ["glm: idle", "kimi: two\nlines\x1b"]) == 3
+    assert capsys.readouterr().err == "glm, kimi: not verified within 1 s\n  glm: idle\n  kimi: two lines�\n"
+
+
+def test_without_a_temporary_folder_it_says_so(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(**_: object) -> None:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(alone.tempfile, "TemporaryDirectory", none)
+    looks = alone.Alone(load(config), ["kimi"])
+    looks.close()
+    with pytest.raises(CommandError, match="TMPDIR"):
+        looks.views()

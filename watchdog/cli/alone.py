@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from watchdog import config
+from watchdog.cli.exits import CommandError
 from watchdog.verify.onlooker import Onlooker
 
 TURN_S = 0.25
@@ -53,7 +54,10 @@ class Alone:
 
     async def _look(self, whole: config.Config, names: list[str]) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sglang-watchdog-")))
+            try:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sglang-watchdog-")))
+            except OSError as e:
+                raise CommandError(f"no temporary folder can be made ({e.strerror}): name another place in TMPDIR") from e
             lookers = [Onlooker(s, whole, folder / s.name) for s in whole.servers if s.name in names]
             for looker in lookers:
                 await stack.enter_async_context(looker.watching())

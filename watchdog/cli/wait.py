@@ -4,10 +4,10 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from watchdog.asking import ControlError, RefusedError, ask
+from watchdog.asking import REQUEST_LIMIT_S, ControlError, ForbiddenError, NoDaemonError, RefusedError, ask
 from watchdog.cli import screen
 from watchdog.cli.exits import FAILED, OK, TIMEOUT, CommandError
 from watchdog.cli.link import runtime_dir
@@ -16,13 +16,20 @@ from watchdog.cli.panel import bar, progress
 from watchdog.cli.words import limit
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from watchdog.cli.alone import Alone
 
 TURN_S = 0.5
 DOWN_S = 3.0
 """A unit that systemd starts anew is "failed" or "inactive" for a moment; so long it must last to be believed."""
+GONE_S = 30.0
+"""A daemon that is started anew answers again within so long (RestartSec=, and another that ends first): it is waited for."""
+YOUNG_S = 30.0
+"""A daemon that runs for less than this may not know all of its servers yet."""
+LEAST_S = 0.1
 
-Views = Generator[list[dict[str, Any]], None, None]
+Views = list[dict[str, Any]]
 
 
 def add(commands: Any) -> None:
@@ -32,10 +39,11 @@ def add(commands: Any) -> None:
         "wait",
         "block until a server is verified",
         "Block until a server is verified: ready, answered, memory as expected, nothing against it. Asks the daemon; where "
-        "none runs, looks by itself (/health, a canary, the journal). On a terminal with a progress bar of the start's phases, "
+        "none runs, looks by itself (/health, a canary, the journal), until one does. A daemon that is slow or that restarts is "
+        "waited for. On a terminal with a progress bar of the start's phases, "
         "elsewhere one line for each phase. Without --server it waits for all configured servers.\n\n"
         "Exit status: 0 verified, 1 the unit has failed (or is unknown to systemd) and nothing will start it, 2 it cannot be "
-        "told, 3 the time is over.",
+        "told, such as by somebody who may not ask the daemon, 3 the time is over.",
         "systemctl start sglang-kimi && sglang-watchdog wait --server kimi --timeout 30m",
     )
     config_option(p)
@@ -52,12 +60,15 @@ def run(args: argparse.Namespace) -> int:
     names = [s.name for s in chosen(whole, args.server)]
     shown = Shown(sys.stdout.isatty(), as_json=args.json)
     down_since: dict[str, float] = {}
-    with contextlib.closing(_views(args, whole, names)) as views:
-        for servers in views:
+    with contextlib.closing(Sight(runtime_dir(args.config), names, lambda: _alone(whole, names))) as sight:
+        while True:
+            servers = sight.look(REQUEST_LIMIT_S if until is None else until - time.monotonic())
             now = time.monotonic()
-            shown.tell(servers)
+            shown.tell(servers, sight.why)
             if len(servers) == len(names) and all(s["verified"] for s in servers):
                 return shown.end(OK, f"{', '.join(names)}: verified")
+            if not servers:
+                down_since.clear()
             for s in servers:
                 why = given_up(s)
                 if why is None:
@@ -66,9 +77,9 @@ def run(args: argparse.Namespace) -> int:
                     return shown.end(FAILED, f"{s['name']}: {why}")
             if until is not None and now >= until:
                 waiting = [s["name"] for s in servers if not s["verified"]] or names
-                why = "".join(f"\n  {s['name']}: {lacking(s)}" for s in servers if not s["verified"])
-                return shown.end(TIMEOUT, f"{', '.join(waiting)}: not verified within {screen.span(args.timeout)}{why}")
-    raise CommandError("the server could not be watched")
+                reasons = [f"{s['name']}: {lacking(s)}" for s in servers if not s["verified"]] or [sight.why] * bool(sight.why)
+                return shown.end(TIMEOUT, f"{', '.join(waiting)}: not verified within {screen.span(args.timeout)}", reasons)
+            time.sleep(TURN_S)
 
 
 def unknown(view: dict[str, Any]) -> bool:
@@ -102,29 +113,74 @@ def given_up(view: dict[str, Any]) -> str | None:
     return None
 
 
-def _views(args: argparse.Namespace, whole: Any, names: list[str]) -> Views:
-    """What is known of the servers, every half second: from the daemon, or from our own look where none runs."""
-    folder = runtime_dir(args.config)
-    alone: Alone | None = None
-    try:
-        while True:
-            try:
-                answer = ask(folder, {"command": "status"})
-                found = {s["name"]: s for s in answer["servers"]}
-                missing = [name for name in names if name not in found]
-                if missing:
-                    raise CommandError(f"the daemon does not watch {', '.join(missing)}: reload it, or start it anew")
-                views = [found[name] for name in names]
-            except RefusedError as e:
-                raise CommandError(str(e)) from e
-            except ControlError:
-                alone = alone or _alone(whole, names)
-                views = alone.views()
-            yield views
-            time.sleep(TURN_S)
-    finally:
-        if alone is not None:
-            alone.close()
+class Sight:
+    """What is known of the servers: from the daemon, or from our own look where none runs.
+
+    Not from both: a server that is probed by two has more to do, and two /health at once may be answered though it hangs.
+
+    Attributes:
+        why: why nothing is known of them at this moment; "" where something is, or will be at once.
+    """
+
+    def __init__(
+        self, folder: "Path", names: list[str], begin: "Callable[[], Alone]", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Look from now on.
+
+        Args:
+            folder: where the daemon's socket lies.
+            names: of the servers.
+            begin: begins our own look.
+            clock: seconds.
+        """
+        self.why = ""
+        self._folder, self._names = folder, names
+        self._begin, self._clock = begin, clock
+        self._alone: Alone | None = None
+        self._there_at: float | None = None
+        """When a daemon was there last."""
+
+    def look(self, limit_s: float) -> Views:
+        """The views of all the servers, or nothing where nothing is known. A daemon's answer is waited for so long at most.
+
+        Raises:
+            CommandError: the daemon may not be asked by us, or does not watch them.
+        """
+        self.why = ""
+        try:
+            answer = ask(self._folder, {"command": "status"}, round(min(max(LEAST_S, limit_s), REQUEST_LIMIT_S), 1))
+        except (ForbiddenError, RefusedError) as e:
+            raise CommandError(str(e)) from e
+        except NoDaemonError as e:
+            if self._there_at is None or self._clock() - self._there_at >= GONE_S:
+                self._alone = self._alone or self._begin()
+                return self._alone.views()
+            self.why = str(e)
+            return []
+        except ControlError as e:
+            self._there()
+            self.why = str(e)
+            return []
+        self._there()
+        found = {s["name"]: s for s in answer["servers"]}
+        missing = ", ".join(name for name in self._names if name not in found)
+        if not missing:
+            return [found[name] for name in self._names]
+        self.why = f"the daemon does not watch {missing}: reload it, or start it anew"
+        if answer["daemon"]["up_s"] < YOUNG_S:
+            return []
+        raise CommandError(self.why)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._alone is not None:
+            self._alone.close()
+            self._alone = None
+
+    def _there(self) -> None:
+        """A daemon is there: the look is its own."""
+        self._there_at = self._clock()
+        self.close()
 
 
 def _alone(whole: Any, names: list[str]) -> "Alone":
@@ -143,16 +199,19 @@ class Shown:
         self._servers: list[dict[str, Any]] = []
         self._said: dict[str, str] = {}
 
-    def tell(self, servers: list[dict[str, Any]]) -> None:
-        """Show where they are; as JSON only the end is told."""
+    def tell(self, servers: Views, why: str = "") -> None:
+        """Show where they are, or why that is not known; as JSON only the end is told."""
         self._servers = servers
         if self._as_json:
             return
         if self._live:
-            text = " | ".join(_state(s, with_bar=True) for s in servers)[: screen.width() - 1]
+            text = (" | ".join(_state(s, with_bar=True) for s in servers) or why)[: screen.width() - 1]
             sys.stdout.write(f"\r\x1b[K{screen.plain(text)}")
             sys.stdout.flush()
             return
+        if why and self._said.get("") != why:
+            print(screen.plain(why), flush=True)
+        self._said[""] = why
         for s in servers:
             start = s["starting"]
             word = (
@@ -164,17 +223,17 @@ class Shown:
                 self._said[s["name"]] = word
                 print(screen.plain(_state(s, with_bar=False)), flush=True)
 
-    def end(self, status: int, text: str) -> int:
-        """Say the end, and clear the line that changed."""
+    def end(self, status: int, text: str, reasons: Sequence[str] = ()) -> int:
+        """Say the end, with a line for each reason, and clear the line that changed."""
         if self._as_json:
-            screen.print_json({"verified": status == OK, "status": status, "text": text, "servers": self._servers})
+            whole = "\n  ".join([text, *reasons])
+            screen.print_json({"verified": status == OK, "status": status, "text": whole, "servers": self._servers})
             return status
         if self._live:
             sys.stdout.write("\r\x1b[K")
         kind = "ok" if status == OK else "bad"
-        print(
-            screen.paint(screen.plain(text), kind, screen.colours()), file=sys.stdout if status == OK else sys.stderr, flush=True
-        )
+        lines = [screen.paint(screen.plain(text), kind, screen.colours()), *(f"  {screen.plain(reason)}" for reason in reasons)]
+        print("\n".join(lines), file=sys.stdout if status == OK else sys.stderr, flush=True)
         return status
 
 
