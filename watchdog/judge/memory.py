@@ -67,7 +67,7 @@ def footprint(f: Facts, a: Account) -> Verdict:
 
 def _unpinned(f: Facts, a: Account) -> Verdict:
     """The memory is there, but the driver said that it could not pin all of it: the server may have become ready all the same."""
-    times = counted(len(f.memory.pin_failures), "time")
+    times = counted(f.memory.pin_failures, "time")
     message = f"The NVIDIA driver could not pin host memory {times} while the server started (kernel log)."
     call = Call(
         want=Want.ALERT,

@@ -124,7 +124,7 @@ class Memory:
         self.unit = Series()
         self.rushes: dict[str, Rush] = {}
         """The last minutes of the unit and of each process, by name; only what is there since readiness."""
-        self.pin_failures: list[float] = []
+        self.pin_failures = 0
         """When the driver could not pin memory while the server started."""
         self._tells_shmem = False
         self._marked = False
@@ -133,7 +133,7 @@ class Memory:
     def see_kernel(self, t: float, fact: KernelFact, *, ready_at: float | None) -> None:
         """Take in what a line of the kernel log, written at `t`, says. A pool is pinned in the start: later ones are others'."""
         if fact.kind is Kind.PIN_FAILED and (ready_at is None or t <= ready_at):
-            self.pin_failures.append(t)
+            self.pin_failures += 1
 
     def announce(self, t: float, line: Line) -> None:
         """Take in a line, written at `t`, that announces a host pool."""
