@@ -125,7 +125,7 @@ class Memory:
         self.rushes: dict[str, Rush] = {}
         """The last minutes of the unit and of each process, by name; only what is there since readiness."""
         self.pin_failures = 0
-        """When the driver could not pin memory while the server started."""
+        """How often the driver could not pin memory while the server started."""
         self._tells_shmem = False
         self._marked = False
         self._ready_at = float("inf")
