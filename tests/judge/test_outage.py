@@ -7,7 +7,7 @@ import pytest
 
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.verdict import Action, Event
-from watchdog.observation import Log, Unit
+from watchdog.observation import Job, Log, Observation, Unit
 
 OLD = "a" * 32
 CUDA = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
@@ -122,3 +122,31 @@ def test_a_stop_tells_how_long_it_lasts(sub: str, limit_s: float | None, told: s
         list(engine.observe(unit))
     list(engine.tick(112.0))
     assert engine.conditions["UnitActive"].message.endswith(told)
+
+
+def test_old_deaths_are_no_news_when_a_life_that_served_was_ended_by_somebody() -> None:
+    engine = Engine(Settings())
+    told: list[float] = []
+
+    def see(x: Observation) -> None:
+        for event in (*engine.observe(x), *engine.tick(x.t)):
+            if event.intent is not None and event.intent.action is Action.ALERT and event.intent.reason == "ServerDied":
+                told.append(x.t)
+
+    def unit(t: float, n: int, active: str, sub: str, **more: Any) -> None:
+        see(Unit(t=t, inv=f"{n:032x}", load_state="loaded", active_state=active, sub_state=sub, restart="always", **more))
+
+    for n in range(3):
+        t = 60.0 * n
+        unit(t, n, "active", "running", main_pid=n + 1, since=t)
+        see(Log(t=t + 19.0, inv=f"{n:032x}", message="ValueError: Loaded weights leave no GPU memory for the KV cache"))
+        unit(t + 20.0, n, "activating", "auto-restart", result="exit-code", exec_main_code="exited", exec_main_status=1)
+    unit(200.0, 3, "active", "running", main_pid=4, since=200.0)
+    see(Log(t=260.0, inv=f"{3:032x}", message=READY))
+    see(Job(t=900.0, inv=f"{3:032x}", phase="new", job="restart"))
+    unit(901.0, 3, "deactivating", "stop-sigterm", main_pid=4, since=200.0)
+    before = list(told)
+    unit(910.0, 4, "active", "running", main_pid=5, since=910.0)
+    see(Log(t=960.0, inv=f"{4:032x}", message=READY))
+    unit(1000.0, 4, "active", "running", main_pid=5, since=910.0)
+    assert before and told == before

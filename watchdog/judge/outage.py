@@ -221,7 +221,7 @@ def _crashes(f: Facts, now: float, over_at: float) -> tuple[Call, ...]:
     times = life.deaths.in_a_day(now)
     many = f", {times} times in 24 h" if times > 1 else ""
     # That a start dies like the one before it is no news: that is withheld, and told so. Of lives that served, each is.
-    same = alike([d for d in life.deaths.early() if now - d.t >= LAST_LINES_S])
+    same = alike(life.deaths.early(last))
     at = same[0].first if same and same[-1] is last and not last.ready else last.t
     message = f"The server died{many}: {_said(last)}."  # without an age: it is sent, repeated and taken back later
     severity = Severity.WARNING if now - last.t < 3600 else Severity.INFO

@@ -163,14 +163,20 @@ class Deaths(deque[Death]):
         """How many nobody had asked for within the last 24 h."""
         return sum(n for t, n in self._minutes if now - t < DAY_S)
 
-    def early(self) -> list[Death]:
-        """The early deaths since a life last served for longer than its start had taken, however that one ended."""
+    def early(self, until: Death | None = None) -> list[Death]:
+        """The early deaths since a life last served for longer than its start had taken, however that one ended.
+
+        Args:
+            until: as it was when this one had ended, whatever came after it.
+        """
         out: list[Death] = []
         for d in self:
             if d.early:
                 out.append(d)
             elif d.ready and not d.brief:
                 out.clear()
+            if d is until:
+                break
         return out
 
 
