@@ -150,3 +150,23 @@ def test_old_deaths_are_no_news_when_a_life_that_served_was_ended_by_somebody() 
     see(Log(t=960.0, inv=f"{4:032x}", message=READY))
     unit(1000.0, 4, "active", "running", main_pid=5, since=910.0)
     assert before and told == before
+
+
+def test_a_start_that_dies_of_something_known_says_at_once_what_helps() -> None:
+    engine = Engine(Settings())
+    advice: list[str | None] = []
+
+    def see(x: Observation) -> None:
+        for event in (*engine.observe(x), *engine.tick(x.t)):
+            if event.intent is not None and event.intent.action is Action.ALERT and event.intent.reason == "ServerDied":
+                advice.append(event.intent.advice)
+
+    up: dict[str, Any] = {"inv": OLD, "load_state": "loaded", "restart": "always", "since": 0.0}
+    see(Unit(t=0.0, active_state="active", sub_state="running", main_pid=1, **up))
+    see(Log(t=19.0, inv=OLD, message="ValueError: Loaded weights leave no GPU memory for the KV cache"))
+    end: dict[str, Any] = {"result": "exit-code", "exec_main_code": "exited", "exec_main_status": 1, **up}
+    see(Unit(t=20.0, active_state="activating", sub_state="auto-restart", **end))
+    list(engine.tick(21.0))
+    assert "no GPU memory for the KV cache" in engine.conditions["UnitActive"].message
+    see(Unit(t=30.0, active_state="activating", sub_state="auto-restart", **end))
+    assert [said is not None and said.startswith("Lower --mem-fraction-static") for said in advice] == [True]

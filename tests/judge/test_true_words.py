@@ -8,6 +8,7 @@ import pytest
 from watchdog.judge.engine import Engine, Settings
 from watchdog.judge.explain import explain
 from watchdog.judge.facts.deaths import ending
+from watchdog.judge.sentence import sentence
 from watchdog.judge.verdict import Condition, Status
 from watchdog.observation import Answer, Gpu, Log, Observation, Probe, Proc, Procs, Server, Unit
 
@@ -136,3 +137,42 @@ def test_why_gpus_cannot_be_read_is_told_in_words(error: str | None, words: str)
 )
 def test_signals_are_named(code: str, words: str) -> None:
     assert ending(code) == words
+
+
+def decode(t: float) -> Log:
+    line = "Decode batch, #running-req: 1, #token: 900, token usage: 0.01, gen throughput (token/s): 40.00, #queue-req: 0"
+    return Log(t=t, inv=INV, message=f"{STAMP} {line}")
+
+
+def look(t: float, state: str) -> Procs:
+    return Procs(t=t, inv=INV, procs=[Proc(pid=8, ppid=1, name="sglang::scheduler", state=state)])
+
+
+def timed_out(t: float) -> Probe:
+    return Probe(t=t, inv=INV, probe="chat", outcome="timeout", connect_s=0.01, total_s=20.0, limit_s=20.0)
+
+
+def test_a_process_that_is_stopped_is_named_first_and_not_called_slow() -> None:
+    steps = (*(decode(10.0 + 5.0 * n) for n in range(4)), *(decode(60.0 + 5.0 * n) for n in range(4)))
+    before = (*SERVED, look(9.0, "S"), *steps)
+    stopped = (look(80.0, "T"), look(90.0, "T"), timed_out(110.0))
+    engine = seen(*before, *stopped, now=112.0)
+    assert "; sglang::scheduler (pid 8) is stopped by a signal (state T); chat" in held(engine, "SchedulerProgressing").message
+    assert held(engine, "RequestsCompleting").reason == "CanariesFail"
+    slow = seen(*before, timed_out(110.0), now=112.0)
+    assert held(slow, "RequestsCompleting").reason == "TooSlowToTell", "a pause of half a minute was its own"
+
+
+def test_that_the_next_start_is_under_way_is_told_beside_how_the_others_ended() -> None:
+    deaths = []
+    for n in range(3):
+        up: dict[str, Any] = {"inv": f"{n:032x}", "load_state": "loaded", "restart": "always", "since": 60.0 * n, "n_restarts": n}
+        end = {"result": "exit-code", "exec_main_code": "exited", "exec_main_status": 1}
+        deaths += [
+            Unit(t=60.0 * n, active_state="active", sub_state="running", main_pid=n + 1, **up),
+            Log(t=60.0 * n + 19.0, inv=up["inv"], message="ValueError: Loaded weights leave no GPU memory for the KV cache"),
+            Unit(t=60.0 * n + 20.0, active_state="activating", sub_state="auto-restart", **end, **up),
+        ]
+    again = Unit(t=180.0, inv="f" * 32, load_state="loaded", active_state="active", sub_state="running", main_pid=9, since=180.0)
+    engine = seen(*deaths, again, now=192.0)
+    assert sentence(engine, 192.0).endswith("; the next start has lasted 12 s")

@@ -80,7 +80,7 @@ def stalled(f: Facts, policy: Judging, now: float) -> Verdict:
     shut = _not_admitting(f, policy, now)
     if shut is not None:
         return shut
-    if not _canary_could_end(f):
+    if not f.ranks.halted(now) and not _canary_could_end(f):
         return _unknown("TooSlowToTell", "At this pace the canary cannot end within its limit.")
     lasting = now - begun
     waited = sum(a.connected and kept_waiting(a, a.began) and _looked_at(a, work) for a in chats)

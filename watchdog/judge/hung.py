@@ -45,7 +45,7 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     evidence = _evidence(f, now, moved, failures)
     if silence >= limit and enough:
         return _hung(f, now, silence, evidence)
-    failing = "; ".join(p.said(failures or quick))
+    failing = "; ".join([*halted_said(f, now), *p.said(failures or quick)])
     odd = f"odd after {span(limit)}: {why}"
     quiet = silence >= SILENT_S
     message = (

@@ -10,7 +10,7 @@ from watchdog.judge.facts.deaths import LAST_LINES_S, Death, alike, count, endin
 from watchdog.judge.facts.life import LIMIT_S, Life, Phase
 from watchdog.judge.facts.orders import Refusal
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
-from watchdog.judge.vetoes import oom_advice
+from watchdog.judge.vetoes import oom_advice, start_advice
 from watchdog.observation import Unit
 from watchdog.wording import ago, quoted, span
 
@@ -90,7 +90,8 @@ def _up(f: Facts, u: Unit, now: float, over_at: float) -> Verdict:
         message = f"It dies soon after each start, {times} times so far; systemd starts it again each time."
         return _verdict(Status.FALSE, "CrashLoop", message, *calls)
     if phase is Phase.OFF:
-        return _verdict(Status.FALSE, "AutoRestart", "It died; systemd will start it again.", *calls)
+        of = f" ({_said(life.deaths[-1])})" if life.deaths else ""
+        return _verdict(Status.FALSE, "AutoRestart", f"It died{of}; systemd will start it again.", *calls)
     if phase is Phase.STOPPING:
         who = f", {life.asked_by} asked for it" if life.stop_asked_at is not None else ""
         if life.ours and not who:
@@ -245,4 +246,5 @@ def _where(f: Facts, d: Death) -> str:
         return (
             "Find out what sent SIGKILL: the kernel's log (`journalctl -k`) would tell of its OOM killer; earlyoom has a log too."
         )
-    return "The cause is in its last lines."
+    known = None if d.ready else start_advice(f, d)
+    return known or "The cause is in its last lines."

@@ -25,7 +25,7 @@ def patience(f: Facts, policy: Judging, now: float) -> tuple[float, str]:
     """How long the engine may be silent before that is odd, in seconds, and the reason for it."""
     work = f.work
     if f.ranks.stopped(now):
-        return policy.hang_s, "nothing explains a stopped process"
+        return policy.hang_s, "what is stopped works on nothing"
     limit, why = policy.hang_s, "the usual limit"
     gap = work.longest_gap()
     if 3 * gap > limit:

@@ -22,6 +22,8 @@ FIRST_WORDS_S = 30.0
 """The journal has been read, and /health has been asked, within so long."""
 FRESH_S = 120.0
 """A canary that is older than this is told with its age."""
+OF_STARTS_BEFORE = ("UnitActive", "Started", "Restartable")
+"""Conditions that may tell of starts that are over."""
 TIMED = re.compile(r"\b(?:for|since) \d|\d (?:s|min|h|d) ago\b|just now")
 
 
@@ -52,7 +54,7 @@ def _whole(engine: Engine, now: float, *, fresh: bool) -> str:
         refused = engine.conditions.get("ProbesAccepted")
         if bad.type == "AnswersSane" and refused is not None and refused.status is Status.FALSE and refused.since > bad.since:
             newer.append(_held(refused, now))
-        return "; ".join([*newer, _held(bad, now)])
+        return "; ".join([*newer, _held(bad, now), *_anew(f, bad, now)])
     if phase is Phase.STARTING:
         if unsure(f, now):
             up = "" if f.life.since is None else f"up for {span(now - f.life.since)}; "
@@ -67,6 +69,13 @@ def _whole(engine: Engine, now: float, *, fresh: bool) -> str:
         return _well(f, engine, now)
     active = engine.conditions.get("UnitActive")
     return _short(active.message) if active is not None else "systemd has not told of the unit yet"
+
+
+def _anew(f: Facts, bad: Condition, now: float) -> list[str]:
+    """That the next start is under way, where what is told is how the ones before it ended."""
+    if f.life.phase() is not Phase.STARTING or f.life.since is None or bad.type not in OF_STARTS_BEFORE:
+        return []
+    return [f"the next start has lasted {span(now - f.life.since)}"]
 
 
 def unsure(f: Facts, now: float) -> bool:

@@ -147,6 +147,7 @@ BRIEF_ADVICE = (
     "Find what ends it so soon after each start: its last lines name the error. A request that comes again and again may be the "
     "cause, or a device (kernel log). Restart it by hand once that is gone."
 )
+UNKNOWN_ADVICE = "Read the last lines of the failed start in the journal; a restart would end the same way."
 AT_ONCE = (Mark.BAD_ARGUMENTS, Mark.HOST_MEMORY_SHORT)
 """Deaths that one look suffices to know: the next start would ask for the same and get the same."""
 
@@ -173,7 +174,7 @@ def _same_death(f: Facts, now: float) -> Iterator[Call]:
     times = "of what the next one would meet again" if len(same) == 1 else f"{many} times in a row of the same cause"
     brief = len(starts) < len(same)
     message = f"It has died {times}, soon after each start: {text}." if brief else f"The start has died {times}: {text}."
-    advice = BRIEF_ADVICE if last.ready and last.killed is None else _advice(f, last)
+    advice = BRIEF_ADVICE if last.ready and last.killed is None else start_advice(f, last) or UNKNOWN_ADVICE
     # The first death alone withholds only what systemd itself has given up: it may still be lucky.
     unmet = len(same) >= 2 or f.life.down
     yield _veto(
@@ -208,7 +209,8 @@ def _share_too_small(text: str) -> bool:
     return any(f"{word} --mem-fraction-static" in text.lower() for word in ("raise", "increase"))
 
 
-def _advice(f: Facts, d: Death) -> str:
+def start_advice(f: Facts, d: Death) -> str | None:
+    """What helps against what a start died of; None where that is not known."""
     if d.signature == "oom-kill":
         return oom_advice(f)
     if "is not available in" in d.text or "EADDRINUSE" in d.text:
@@ -224,9 +226,7 @@ def _advice(f: Facts, d: Death) -> str:
             return f"{fabric[:1].upper()}{fabric[1:]}. {FABRIC_ADVICE}" if fabric is not None else FABRIC_ADVICE
         if "invalid argument" in d.text and f.life.arg("enable_hierarchical_cache", False):
             return PIN_ADVICE
-    if d.mark is not None and d.mark in ADVICE:
-        return ADVICE[d.mark]
-    return "Read the last lines of the failed start in the journal; a restart would end the same way."
+    return ADVICE.get(d.mark) if d.mark is not None else None
 
 
 def oom_advice(f: Facts) -> str:
