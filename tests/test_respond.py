@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from watchdog import config, respond
+from watchdog.act.alerts.book import MOOT, PAUSED
 from watchdog.act.attempt import Outcome
 from watchdog.act.evidence import Bundle
 from watchdog.act.scene import Scene
@@ -169,6 +170,27 @@ async def test_what_changes_while_evidence_is_gathered_stops_the_restart(
     assert made.on_disk().under_way is None
 
 
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [
+        (lambda m: m.watch.take(Operator(t=0.0, action="pause")), PAUSED),
+        (lambda m: setattr(m.watch.target, "inv", NEXT), MOOT),
+        (lambda m: setattr(m, "wanted", False), MOOT),
+        (lambda m: setattr(m.watch, "mode", "alert"), "dropped"),
+    ],
+)
+async def test_people_are_told_whether_the_fault_stands_for_which_nothing_was_done(
+    made: Made, happens: Callable[[Made], Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    people = SimpleNamespace(acted=lambda _watch, _reason, result, _detail: heard.append(result))
+    monkeypatch.setattr(made.responder, "_people", people)
+    made.during_evidence = lambda: happens(made)
+    made.order()
+    await made.over()
+    assert heard == [told]
+
+
 async def fails() -> None:
     raise OSError("evidence cannot be had")
 
@@ -314,58 +336,6 @@ async def test_what_is_seen_through_is_given_up_with_the_server(tmp_path: Path, 
     order = made.on_disk().under_way
     assert order is not None
     assert order.stage == "job", "for whoever watches the server again"
-
-
-async def test_done_means_verified(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    proven = False
-    monkeypatch.setattr(respond, "verified", lambda _: proven)
-    made.order()
-    await made.over()
-    made.responder.look_at_recovery()
-    proven = True
-    made.responder.look_at_recovery()
-    assert not [s for s in made.said if s.startswith("verified")], "the old life proves nothing"
-    made.unit(NEXT)
-    made.clock.advance(42)
-    made.responder.look_at_recovery()
-    made.responder.look_at_recovery()
-    assert len([s for s in made.said if s.startswith("verified: a new life")]) == 1
-    assert "42 s after the restart was ordered" in made.said[-1]
-
-
-@pytest.mark.parametrize(
-    ("sentence", "told"),
-    [
-        ("serving, 3 running", "verified: a new life, serving, 3 running; 42 s after the restart was ordered"),
-        ("blind: we did not run ourselves for 7 s", "verified: a new life; 42 s after the restart was ordered"),
-        ("in doubt: the canary timed out", "verified: a new life; 42 s after the restart was ordered"),
-    ],
-)
-async def test_verified_is_not_said_with_what_speaks_against_it(
-    made: Made, monkeypatch: pytest.MonkeyPatch, sentence: str, told: str
-) -> None:
-    monkeypatch.setattr(respond, "verified", lambda _: True)
-    monkeypatch.setattr(made.watch, "sentence", lambda: sentence)
-    made.order()
-    await made.over()
-    made.unit(NEXT)
-    made.clock.advance(42)
-    made.responder.look_at_recovery()
-    assert made.said[-1] == told
-
-
-async def test_a_life_that_never_proves_itself_is_told(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(respond, "verified", lambda _: False)
-    made.order()
-    await made.over()
-    made.clock.advance(made.watch.server.restart.recover_limit_s + 1)
-    heard: list[tuple[str, str, str]] = []
-    people = SimpleNamespace(acted=lambda _watch, *told: heard.append(told))
-    monkeypatch.setattr(made.responder, "_people", people)
-    made.responder.look_at_recovery()
-    assert "not verified within" in made.said[-1]
-    assert [told[:2] for told in heard] == [("SchedulerHung", "not-verified")]
-    assert made.watch.saved.under_way is None
 
 
 async def test_a_disk_that_does_not_answer_is_told_once_and_waited_for_only_so_long(

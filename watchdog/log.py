@@ -47,6 +47,7 @@ MESSAGE_IDS: dict[str, str] = {
     "would": "9f30928fdb1e44a18eb61be0e96b41dc",
     "evidence": "851fff077f3e49999feaddb3a1ba8cee",
     "verified": "dead0c7742864903bab422ccfc34e189",
+    "over": "cfc6f60d38424c45b59be80d31acb5b4",
     "source-failed": "f498c241428c49a18b593a276cdf86ab",
     "state-lost": "06f5892b4bfb4bdcb86495bfc23050c3",
     "state-saved": "6c99c74eaacf4e00afd554d07757ab69",

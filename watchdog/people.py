@@ -11,6 +11,7 @@ from watchdog.clock import Clock
 from watchdog.judge.verdict import Intent
 from watchdog.log import get
 from watchdog.watch import Watch
+from watchdog.wording import NOT_RESTARTED
 from watchdog.worker import Worker
 
 READ_LIMIT_S = 3.0
@@ -28,6 +29,7 @@ class People:
         self._task: asyncio.Task[None] | None = None
         self._late: asyncio.Task[None] | None = None
         self._down: dict[str, str | None] = {}
+        self._watches: dict[str, Watch] = {}
         self.alerter = self._made(read=False)
 
     async def start(self) -> None:
@@ -46,7 +48,13 @@ class People:
     def _made(self, *, read: bool = True) -> Alerter:
         whole = self._whole
         alert, servers, mode = whole.alert, whole.servers, whole.daemon.mode
-        return Alerter(alert, servers, mode, state=self._state, clock=self._clock, log=get(), read=read)
+        return Alerter(alert, servers, mode, state=self._state, clock=self._clock, log=get(), paused=self._paused, read=read)
+
+    def _paused(self, server: str) -> str | None:
+        watch = self._watches.get(server)
+        if watch is None or not watch.engine.facts.paused(self._clock.now()):
+            return None
+        return f"{NOT_RESTARTED}{watch.stand_down()}"
 
     def _go_on_with(self, alerter: Alerter) -> None:
         """Nothing is lost that the one before was told last, or could not keep."""
@@ -84,11 +92,13 @@ class People:
 
     def meet(self, watch: Watch) -> None:
         """A server is watched from now on: alerts that the daemon before us could not hand over are raised again."""
+        self._watches[watch.server.name] = watch
         for reason in self.alerter.reconcile(watch.server.name, watch.engine.ledger.alerts):
             watch.engine.ledger.alerts.pop(reason, None)
 
     def decided(self, watch: Watch, t: float, intent: Intent) -> None:
         """Something was decided."""
+        self._watches[watch.server.name] = watch
         self.alerter.tell(watch.server.name, self._clock.wall(t), intent)
 
     def acted(self, watch: Watch, reason: str, result: str, detail: str) -> None:
@@ -96,11 +106,12 @@ class People:
         self.alerter.acted(watch.server.name, self._clock.wall(self._clock.now()), reason, result, detail)
 
     def recovered(self, watch: Watch, message: str) -> None:
-        """A server has proved that it is well."""
+        """A server has proved that it is well, or was taken down."""
         self.alerter.recovered(watch.server.name, self._clock.wall(self._clock.now()), message)
 
     def look(self, watch: Watch) -> None:
         """A server that a person has stopped is no news until it runs again."""
+        self._watches[watch.server.name] = watch
         why = watch.stand_down() if watch.engine.facts.life.down else None
         if self._down.get(watch.server.name) != why:
             self._down[watch.server.name] = why

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from watchdog import config, durable
 from watchdog.act import evidence
+from watchdog.act.alerts.book import MOOT, PAUSED
 from watchdog.act.attempt import Outcome, Terms
 from watchdog.act.followed import Followed
 from watchdog.act.restart import patience, restart, see_through
@@ -17,6 +18,7 @@ from watchdog.judge.onset import onset
 from watchdog.judge.verdict import Action, Intent, Severity, Want
 from watchdog.observation import Acted, Procs
 from watchdog.people import People
+from watchdog.proving import Proving
 from watchdog.state import UnderWay
 from watchdog.systemd import Bus, SystemdError
 from watchdog.view import verified
@@ -30,6 +32,8 @@ REFUSED_EVIDENCE_S = 3600.0
 """Nor is it for so long where the restart was refused and is ordered anew."""
 EVIDENCE_OVER_S = 5.0
 """Evidence keeps to its own limit; after so many seconds more it is given up."""
+NEW_LIFE = "the unit has begun a new life meanwhile"
+RECOVERED = "the server has recovered meanwhile"
 RECORD_S = 1800.0
 SAVE_LIMIT_S = 10.0
 BUS_LOOK_S = 30.0
@@ -80,6 +84,7 @@ class Responder:
         self._order: tuple[float, Intent] | None = None
         """The last decision to restart."""
         self._followed = Followed(watch.clock)
+        self._proving = Proving(watch, people, self._follow)
         self._saving = asyncio.Lock()
         self.last_bundle: Path | None = None
         self.trouble: str | None = None
@@ -286,13 +291,13 @@ class Responder:
         if watch.mode != "act":
             return f"the mode is {watch.mode} by now"
         if watch.target.inv != inv:
-            return "the unit has begun a new life meanwhile"
+            return NEW_LIFE
         calls = [c for v in engine.judge(now) for c in v.calls]
         for barrier in barriers(engine.facts, calls, engine.ledger, watch.server.restart, now):
             if barrier.guard not in OF_AN_ORDER:
                 return barrier.why
         if not any(c.want is Want.RESTART for c in calls):
-            return "the server has recovered meanwhile"
+            return RECOVERED
         return None
 
     def _over(self, order: UnderWay, outcome: Outcome) -> None:
@@ -322,7 +327,15 @@ class Responder:
         self._follow(now, f"restart {result}: {detail}")
         watch.take(Acted(t=now, inv=watch.target.inv, action="restart", result=result, reason=reason, detail=detail))
         if self._people is not None:
-            self._people.acted(watch, reason, result, detail)
+            self._people.acted(watch, reason, self._to_people(result, detail), detail)
+
+    def _to_people(self, result: str, detail: str) -> str:
+        """What was given up is over where the fault was gone; else the fault stands, and people may have to act."""
+        if result != "dropped":
+            return result
+        if detail.endswith((NEW_LIFE, RECOVERED)):
+            return MOOT
+        return PAUSED if self._watch.engine.facts.paused(self._watch.clock.now()) else result
 
     def cancel(self) -> None:
         """The server is no longer watched, or the daemon ends: a restart job goes on in systemd, evidence is given up."""
@@ -331,47 +344,8 @@ class Responder:
                 task.cancel()
 
     def look_at_recovery(self) -> None:
-        """Done means verified: a new life, ready, answered, its footprint as announced."""
-        watch = self._watch
-        order = watch.saved.under_way
-        now = watch.clock.now()
-        if order is None or order.stage != "recovery":
-            self._look_at_incident(now)
-            return
-        took_s = now - order.t
-        life = watch.engine.facts.life
-        if life.inv is not None and life.inv != order.inv and verified(watch):
-            ready = "" if life.ready_at is None or life.since is None else f", ready after {span(life.ready_at - life.since)}"
-            # The sentence may tell of something else, such as that we were blind: beside "verified" that contradicts itself.
-            how = f", {sentence}" if (sentence := watch.sentence()).startswith("serving") else ""
-            said = f"verified: a new life{ready}{how}; {span(took_s)} after the restart was ordered"
-            watch.log.info("verified", message=said, reason=order.reason, invocation=watch.target.inv)
-            if self._people is not None:
-                self._people.recovered(watch, said)
-        elif took_s > watch.server.restart.recover_limit_s:
-            said = f"not verified within {span(took_s)} of the restart: {watch.sentence()}"
-            watch.log.error("acted", message=said, reason=order.reason, action="restart", result="not-verified")
-            if self._people is not None:
-                self._people.acted(watch, order.reason, "not-verified", said)
-        else:
-            return
-        watch.note(now, "acted", said, order.reason)
-        watch.incidents.done(now, said)
-        self._follow(now, said)
-        watch.saved.under_way = None
-        watch.dirty = True
-
-    def _look_at_incident(self, now: float) -> None:
-        """An incident is over when the server serves again, or a person wants it stopped."""
-        watch = self._watch
-        if watch.incidents.open is None:
-            return
-        active = watch.engine.conditions.get("UnitActive")
-        stopped = active is not None and active.reason == "StoppedByRequest"
-        if watch.incidents.look(now, well=verified(watch), stopped=stopped, alerts=set(watch.engine.ledger.alerts)):
-            incident = watch.incidents.all[-1]
-            self._follow(now, f"over: {incident.outcome}, {span((incident.ended or now) - incident.begun)} after it began")
-            watch.dirty = True
+        """Done means verified."""
+        self._proving.look()
 
     # ---- after our own end
 

@@ -63,7 +63,7 @@ def bodies(talker: Talker) -> list[dict[str, Any]]:
 def alerter(tmp_path: Path, log: Log | None = None, *, mode: str = "act", **settings: Any) -> Alerter:
     given = {"group_wait_s": 0.1, "limit_s": 0.4, "per_hour": 1000, **settings}
     channels, clock = given.pop("channels", None), given.pop("clock", BootClock())
-    read = given.pop("read", True)
+    read, paused = given.pop("read", True), given.pop("paused", lambda _server: None)
     return Alerter(
         config.Alerting(**given),
         [config.Server(name="kimi", unit="sglang-kimi.service"), config.Server(name="quiet", unit="q.service", mode="observe")],
@@ -74,6 +74,7 @@ def alerter(tmp_path: Path, log: Log | None = None, *, mode: str = "act", **sett
         host="gpu01",
         rng=random.Random(1),
         channels=channels,
+        paused=paused,
         read=read,
     )
 

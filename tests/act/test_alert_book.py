@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watchdog.act.alerts import mutes
-from watchdog.act.alerts.book import HOLD_S, MAX_CAUSES, RESTART_S, UNHEARD, Book, Pages, Rules
+from watchdog.act.alerts.book import HOLD_S, MAX_CAUSES, MOOT, NOT_MADE, RESTART_S, UNHEARD, Book, Pages, Rules
 from watchdog.act.alerts.notice import ENDED, News
 from watchdog.judge.verdict import Action, Intent, Severity
 
@@ -218,6 +218,68 @@ def test_the_same_refusal_again_is_no_news_until_the_restart_is_carried_out() ->
     assert not book.acted("kimi", "SchedulerHung", at(902), "done", "")
     assert book.acted("kimi", "SchedulerHung", at(903), "timeout", "too slow")
     assert book.causes[0].refused is False
+
+
+HUNG = intent("SchedulerHung", Action.RESTART, Severity.CRITICAL)
+BY_A_PERSON = "not restarted: paused by a person: looking at it"
+
+
+@pytest.mark.parametrize("result", [*NOT_MADE, "canceled", "unknown", "failed", "timeout", "not-verified"])
+def test_however_a_restart_ends_the_cause_stands_as_long_as_the_fault(result: str) -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), HUNG)
+    assert say(book, 10) == [("SchedulerHung", "new")]
+    assert book.acted("kimi", "SchedulerHung", at(20), result, "why")
+    assert say(book, 20) == [("SchedulerHung", "changed")]
+    assert say(book, 4 * 3600 + 20) == [("SchedulerHung", "still")]
+    assert say(book, 4 * 3600 + HOLD_S) == [("SchedulerHung", "still")]
+    assert len(book.standing(at(4 * 3600 + HOLD_S))) == 1
+    assert book.recovered("kimi", at(40_000), "Verified.")
+    assert say(book, 40_010) == [("SchedulerHung", "over")]
+
+
+def test_a_restart_that_is_only_said_stands_as_long_as_the_fault() -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), HUNG, dry=True)
+    assert say(book, 10) == [("SchedulerHung", "new")]
+    assert say(book, 4 * 3600 + 10) == [("SchedulerHung", "still")]
+
+
+def test_a_restart_that_was_given_up_because_the_fault_was_gone_is_over() -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), HUNG)
+    assert book.acted("kimi", "SchedulerHung", at(3), MOOT, "not restarted: the server has recovered meanwhile")
+    assert say(book, 20) == []
+    assert book.causes == []
+
+
+def test_a_pause_takes_the_promise_of_a_restart_back_once_and_until_it_is_carried_out() -> None:
+    book = Book(RULES)
+    book.take("kimi", at(0), HUNG)
+    assert book.pause("kimi", at(1), BY_A_PERSON)
+    assert not book.pause("kimi", at(2), BY_A_PERSON)
+    assert not book.acted("kimi", "SchedulerHung", at(3), "paused", BY_A_PERSON), "it is known"
+    assert say(book, 10) == [("SchedulerHung", "new")]
+    assert [(c.failed, c.result) for c in book.causes] == [(BY_A_PERSON, "paused")]
+    assert say(book, 11) == []
+    assert book.pause("kimi", at(60), None) and not book.pause("kimi", at(61), None)
+    assert [c.result for c in book.causes] == ["dropped"]
+    book.take("kimi", at(61), HUNG)
+    assert book.acted("kimi", "SchedulerHung", at(62), "begun", "")
+    assert [(c.failed, c.refused) for c in book.causes] == [(None, False)]
+    assert not book.pause("kimi", at(63), BY_A_PERSON), "systemd is at it"
+
+
+def test_nothing_runs_out_in_a_pause_in_which_nothing_is_said_anew() -> None:
+    book = Book(Rules(repeat_s=1e6))
+    book.take("kimi", at(0), intent("PortTaken", Action.WITHHOLD, Severity.CRITICAL))
+    assert say(book, 10) == [("PortTaken", "new")]
+    book.pause("kimi", at(20), BY_A_PERSON)
+    assert say(book, 2 * HOLD_S) == [] and book.causes[0].over is None
+    book.pause("kimi", at(2 * HOLD_S), None)
+    assert say(book, 3 * HOLD_S - 1) == [] and book.causes[0].over is None
+    say(book, 3 * HOLD_S)
+    assert say(book, 3 * HOLD_S + 10) == [("PortTaken", "over")]
 
 
 def test_a_veto_that_is_not_said_again_is_over() -> None:

@@ -63,6 +63,8 @@ def test_a_person_at_night_finds_all_in_it() -> None:
         ({"news": News.PASSED, "until": AT + timedelta(seconds=9)}, "CAME AND WENT kimi on gpu01 after 9 s: "),
         ({"actions": [Action.RESTART]}, "RESTART kimi on gpu01: "),
         ({"actions": [Action.RESTART], "failed": True}, "RESTART FAILED kimi on gpu01: "),
+        ({"actions": [Action.RESTART], "failed": True, "not_made": True}, "NOT RESTARTED kimi on gpu01: "),
+        ({"actions": [Action.RESTART], "not_made": True}, "CRITICAL kimi on gpu01: "),
         ({"severity": Severity.WARNING, "actions": [Action.ALERT]}, "WARNING kimi on gpu01: "),
     ],
 )
@@ -122,6 +124,25 @@ def test_a_restart_that_was_refused_is_told_as_such() -> None:
     refused = cause_of("SchedulerHung", [Action.RESTART], failed="not restarted: RestartUnit failed: no right.", refused=True)
     said = wording.did(refused, "x", "act")
     assert "has not restarted the unit, though it tried: RestartUnit failed: no right. It tries again by itself." in said
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ("paused", "has not restarted the unit: held by Ann. Nobody but you will restart it while the pause lasts."),
+        ("dropped", "has not restarted the unit: held by Ann. As long as a restart is called for, it tries again by itself."),
+        ("refused", "has not restarted the unit, though it tried: held by Ann. It tries again by itself."),
+        ("canceled", "restart was not carried out: held by Ann. As long as one is called for, it tries again by itself."),
+        ("unknown", "What came of the watchdog's restart is not known: held by Ann."),
+        ("timeout", "The watchdog's restart did not help: not restarted: held by Ann."),
+    ],
+)
+def test_what_came_of_a_restart_is_said_and_no_more(result: str, said: str) -> None:
+    cause = cause_of("SchedulerHung", [Action.RESTART], failed="not restarted: held by Ann.")
+    cause.result = result
+    told = wording.did(cause, "x", "act")
+    assert said in told
+    assert "You need not do anything" not in told
 
 
 def test_what_was_said_of_time_is_not_said_again_as_of_now() -> None:

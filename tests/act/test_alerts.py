@@ -199,6 +199,27 @@ async def test_what_came_of_a_restart(tmp_path: Path) -> None:
     assert entries[2]["did"] == "Verified: ready and answered after 41 s."
 
 
+async def test_no_restart_is_promised_once_a_person_has_paused_us(tmp_path: Path) -> None:
+    """A pause that comes between the decision and its message: it stays an alert, of its full severity, until it is over."""
+    log, why = Log(), "not restarted: paused by a person: looking at it"
+    async with talking(Script()) as talker:
+        a = alerter(tmp_path, log, alertmanager_url=talker.url, paused=lambda server: why if server == "kimi" else None)
+        async with running(a):
+            a.tell("kimi", wall(), intent("SchedulerHung", Action.RESTART))
+            await until(lambda: log.entries)
+            a.acted("kimi", wall(), "SchedulerHung", "paused", why)
+            await asyncio.sleep(0.3)
+        (told,) = [e["message"] for e in log.entries if e["event"] == "alert"]
+        labels, ends = [
+            (sent[0]["labels"]["severity"], sent[0]["endsAt"])
+            for sent in (msgspec.json.decode(r.partition(b"\r\n\r\n")[2]) for r in talker.requests)
+        ][-1]
+    assert "has not restarted the unit: paused by a person: looking at it. Nobody but you will restart it" in told
+    assert "restarts the unit now" not in told
+    assert labels == "critical"
+    assert datetime.fromisoformat(ends) > wall(), "it is not resolved"
+
+
 async def test_sigkill_loses_nothing_and_repeats_only_what_was_under_way(tmp_path: Path) -> None:
     """Raised while the receiver is down, killed, and delivered by the next life; then nothing more is sent."""
     with socket.socket() as taken:
@@ -299,8 +320,8 @@ def test_a_wall_clock_that_is_set_makes_no_wait_longer_or_shorter(tmp_path: Path
         return clock.wall(clock.now())
 
     clock.advance(30)
-    a.tell("kimi", now(), intent("DeviceLost"))
-    a.tell("quiet", now(), intent("SchedulerHung", Action.RESTART))
+    a.tell("quiet", now(), intent("DeviceLost"))
+    a.tell("kimi", now(), intent("SchedulerHung", Action.RESTART))
     clock.advance(2)
     clock.origin += timedelta(seconds=set_s)
     assert due() == []
@@ -312,7 +333,7 @@ def test_a_wall_clock_that_is_set_makes_no_wait_longer_or_shorter(tmp_path: Path
     clock.origin += timedelta(seconds=set_s)
     assert due() == [], "a restart that nobody reported back on yet is not over"
     clock.origin -= timedelta(seconds=set_s)
-    a.tell("kimi", now(), intent("DeviceLost", Action.CLEAR))
+    a.tell("quiet", now(), intent("DeviceLost", Action.CLEAR))
     clock.advance(10)
     assert due() == [("DeviceLost", "over")]
     clock.advance(RESTART_S - 81)

@@ -58,7 +58,7 @@ def test_with_the_rule_it_restarts_without_being_started_anew(dog: Watchdog) -> 
     box = dog.box
     life = box.show(SHIPPED.unit, "InvocationID")
     box.write(RULES, (UNITS / "sglang-watchdog.rules").read_text())
-    dog.until(LONG, event="verified", server="sglang")
+    dog.until(LONG, event="verified", reason="ProcessGone", server="sglang")
     assert box.show(SHIPPED.unit, "InvocationID") != life
     assert box.show(dog.unit, "NRestarts") == "0"
     folder = box.run("stat", "-c", "%U %a", "/var/lib/sglang-watchdog").stdout.strip()

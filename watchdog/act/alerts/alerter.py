@@ -5,7 +5,7 @@ import contextlib
 import random
 import socket
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Alerter:
         host: the name of this host in messages.
         rng: where the jitter comes from.
         channels: used in place of the configured webhook and Apprise.
+        paused: why no restart of a server will be made because a person has paused us; None where no pause holds.
         read: whether what is kept is read now, which blocks; without it nothing is written either, so that nothing is lost.
     """
 
@@ -64,6 +65,7 @@ class Alerter:
         host: str | None = None,
         rng: random.Random | None = None,
         channels: Sequence[Channel] | None = None,
+        paused: Callable[[str], str | None] = lambda _server: None,
         read: bool = True,
     ) -> None:
         self.settings = settings
@@ -74,6 +76,7 @@ class Alerter:
         self._origin = clock.origin
         self._log = log
         self._rng = rng or random.Random()
+        self._paused = paused
         self._store = Store(state / "alerts")
         self.read = read
         self._disk = Worker("alerts-disk")
@@ -108,17 +111,17 @@ class Alerter:
     def tell(self, server: str, t_wall: datetime, intent: Intent) -> None:
         """Hand over one intent. Never blocks, never raises."""
         self._now()
-        if self._book.take(server, t_wall, intent):
+        if self._book.take(server, t_wall, intent, dry=self._mode_of(server) != "act"):
             self._changed()
 
     def recovered(self, server: str, t_wall: datetime, message: str) -> None:
-        """The server was verified to be well again: what we restarted or withheld for is over, in the words of `message`."""
+        """It is well again, or was taken down: what we restarted or withheld for is over, in the words of `message`."""
         self._now()
         if self._book.recovered(server, t_wall, message):
             self._changed()
 
     def acted(self, server: str, t_wall: datetime, reason: str, result: str, detail: str) -> None:
-        """What came of a restart (observation.Acted): one that was dropped or failed is told."""
+        """What came of a restart (observation.Acted, or book.MOOT or book.PAUSED): one that failed or was not made is told."""
         self._now()
         if self._book.acted(server, reason, t_wall, result, detail):
             self._changed()
@@ -228,10 +231,18 @@ class Alerter:
         """Make messages of what is due, and keep the files in step."""
         while True:
             self._news.clear()
+            self._look_at_pauses()
             while (draft := self._book.due(self._now())) is not None:
                 self._hand_out(draft)
             await self._save()
             await self._nap(self._news)
+
+    def _look_at_pauses(self) -> None:
+        """Right before anything is told: no restart is promised that will not be made."""
+        now = self._now()
+        changed = [name for name in self._servers if self._book.pause(name, now, self._paused(name))]
+        if changed:
+            self._alarm.set()
 
     async def _nap(self, event: asyncio.Event) -> None:
         """Until something happens, or the book is to be looked at again: oftener while something may become due."""
@@ -271,7 +282,8 @@ class Alerter:
             advice=cause.advice,
             did=cause.outcome or "It is over." if news in ENDED else wording.did(cause, unit, self._mode_of(cause.server)),
             runbook=f"{link}#{cause.reason.lower()}" if link else None,
-            failed=cause.failed is not None,
+            failed=cause.failed is not None and cause.result != "unknown",
+            not_made=cause.refused or cause.dry,
         )
 
     def _mode_of(self, server: str) -> config.Mode:

@@ -14,7 +14,6 @@ from watchdog.act.alerts.notice import Cause, Item
 from watchdog.act.alerts.wording import plain
 from watchdog.clock import rfc3339
 from watchdog.config import Alerting
-from watchdog.judge.verdict import Action
 
 RESEND_S = 60.0
 """As Prometheus does (--rules.alert.resend-delay), and for the same time ahead: endsAt is four times this from now."""
@@ -133,7 +132,7 @@ class Alertmanager:
         )
 
     def _labels(self, cause: Cause, item: Item) -> dict[str, str]:
-        severity = "info" if cause.actions == [Action.RESTART] else str(item.severity)
+        severity = "info" if cause.on_its_way else str(item.severity)
         return {
             "alertname": item.reason,
             "severity": severity,

@@ -25,6 +25,12 @@ RESTART_S = 3600.0
 UNHEARD = "The watchdog has not seen whether its restart helped: `sglang-watchdog status` says how the server is."
 QUIET_RESULTS = ("begun", "done", "dry")
 """Results of a restart that need no words: recovery is told when it is verified."""
+MOOT = "moot"
+"""It was given up because the fault was gone meanwhile, and the cause with it."""
+PAUSED = "paused"
+"""It was given up because a person has paused us: the fault stands."""
+NOT_MADE = ("refused", "dropped", PAUSED)
+"""Results of a restart that was not begun, while what calls for it stands."""
 HOUR = timedelta(hours=1)
 AGAIN_S = 900.0
 """What happens again and again is told so long after the last time at the earliest."""
@@ -73,6 +79,7 @@ class Book:
     def __init__(self, rules: Rules, pages: Pages | None = None, now: datetime | None = None) -> None:
         self.rules = rules
         self.stood_down: dict[str, str] = {}
+        self._paused: set[str] = set()
         self._causes: dict[Key, Cause] = {}
         self._told: deque[datetime] = deque()
         self.lost = 0
@@ -108,8 +115,8 @@ class Book:
         """All causes in the book, those that are over and not yet told as such included."""
         return list(self._causes.values())
 
-    def take(self, server: str, at: datetime, intent: Intent) -> bool:
-        """Fold in one intent; True if it changed the book."""
+    def take(self, server: str, at: datetime, intent: Intent, *, dry: bool = False) -> bool:
+        """Fold in one intent; True if it changed the book. `dry`: a restart is only said."""
         if intent.action is Action.CLEAR:
             return self.end(server, intent.reason, at, "It is over.")
         if intent.action not in TOLD or (intent.action is Action.ALERT and intent.severity is Severity.INFO):
@@ -138,8 +145,10 @@ class Book:
             cause.over, cause.outcome, cause.severity = None, None, intent.severity
         if intent.action not in cause.actions:
             cause.actions.append(intent.action)
-        if intent.action is Action.RESTART and not cause.refused:  # the same refusal again is no news
-            cause.failed = None
+        if intent.action is Action.RESTART:
+            cause.dry = dry
+            if not cause.refused:  # the same refusal again is no news
+                cause.failed, cause.result = None, ""
         cause.severity = max(cause.severity, intent.severity, key=RANK.__getitem__)
         cause.message = redact.line(intent.message, TEXT_CAP)
         cause.advice = redact.line(intent.advice, TEXT_CAP) if intent.advice else cause.advice
@@ -156,14 +165,17 @@ class Book:
         return True
 
     def recovered(self, server: str, at: datetime, outcome: str) -> bool:
-        """The server is well again: restarts and what was withheld are over; alerts wait for their own clear."""
+        """The server is well, or taken down: restarts and what was withheld are over; alerts wait for their own clear."""
         ended = [c for c in self._of(server) if Action.ALERT not in c.actions and Action.PLAN_RESTART not in c.actions]
         for cause in ended:
             self.end(server, cause.reason, at, outcome)
         return bool(ended)
 
     def acted(self, server: str, reason: str, at: datetime, result: str, detail: str) -> bool:
-        """What came of a restart: a dropped one is over, a failed one is news; True if that changed the book."""
+        """What came of a restart: one that did not help, or was not made, is news; True if that changed the book.
+
+        The cause stands as long as the fault does: it is over by `recovered`, or where the fault was gone (MOOT).
+        """
         cause = self._causes.get((server, reason))
         if cause is None or cause.over is not None or Action.RESTART not in cause.actions:
             return False
@@ -171,15 +183,39 @@ class Book:
             carried_out = cause.refused and result != "dry"
             if carried_out:
                 cause.failed, cause.refused = None, False
+            cause.result = result
             return carried_out
-        if result == "dropped":
+        if result == MOOT:
             return self.end(server, reason, at, redact.line(detail, TEXT_CAP))
+        return self._came_to(cause, at, result, detail)
+
+    def _came_to(self, cause: Cause, at: datetime, result: str, detail: str) -> bool:
         failed = redact.line(detail, TEXT_CAP) or result
+        cause.result = result
         if failed == cause.failed:
             return False
-        cause.failed, cause.refused, cause.renewed = failed, result == "refused", at
+        cause.failed, cause.refused, cause.renewed = failed, result in NOT_MADE, at
         cause.said_actions = [action for action in cause.said_actions if action is not Action.RESTART]
         return True
+
+    def pause(self, server: str, at: datetime, why: str | None) -> bool:
+        """A person has paused us, or, where `why` is None, no pause holds; True if that changed the book.
+
+        No restart that has not begun will be made, and nothing that stands is said anew until then.
+        """
+        changed = False
+        if why is not None:
+            self._paused.add(server)
+            for cause in self._of(server):
+                waits = cause.result not in QUIET_RESULTS and (cause.failed is None or cause.refused)
+                if Action.RESTART in cause.actions and waits and not cause.dry:
+                    changed = self._came_to(cause, at, PAUSED, why) or changed
+        elif server in self._paused:
+            self._paused.discard(server)
+            for cause in self._of(server):
+                cause.renewed, changed = at, True
+                cause.result = "dropped" if cause.result == PAUSED else cause.result
+        return changed
 
     def reconcile(self, server: str, alerts: Collection[str], at: datetime) -> set[str]:
         """Compare with the alerts that stand for the judges: ends those that do not; returns those that this book never saw."""
@@ -248,7 +284,7 @@ class Book:
             return News.CHANGED
         if cause.again:
             return News.CHANGED
-        return None if _is_event(cause) else News.STILL
+        return None if cause.on_its_way else News.STILL
 
     def _ready(self, cause: Cause, what: News, now: datetime, early_s: float = 0.0) -> bool:
         if what is News.CHANGED and not set(cause.actions) - set(cause.said_actions):
@@ -279,11 +315,9 @@ class Book:
         for cause in self._causes.values():
             if cause.over is not None or Action.ALERT in cause.actions:
                 continue
-            limit, outcome = (RESTART_S, UNHEARD) if _is_event(cause) else (HOLD_S, "Nothing calls for it any more.")
+            unmade = not cause.on_its_way and all(action is Action.RESTART for action in cause.actions)
+            if unmade or (cause.server in self._paused and not cause.on_its_way):
+                continue  # nobody says it anew, and it stands all the same
+            limit, outcome = (RESTART_S, UNHEARD) if cause.on_its_way else (HOLD_S, "Nothing calls for it any more.")
             if now - cause.renewed >= timedelta(seconds=limit):
                 cause.over, cause.outcome = now, outcome
-
-
-def _is_event(cause: Cause) -> bool:
-    """Whether the cause is only what we do ourselves (a restart): told once, not repeated."""
-    return all(action is Action.RESTART for action in cause.actions)

@@ -43,7 +43,9 @@ class Cause(msgspec.Struct, kw_only=True):
         over: since when it is over; it stands here until that has been said.
         outcome: one sentence on how it ended.
         failed: what came of our restart, where it did not help.
-        refused: whether it was refused, so that nothing was done.
+        refused: whether nothing was done: it was refused, or given up before it was begun.
+        result: what was last heard of our restart (book.acted); "" for nothing yet.
+        dry: whether our mode only says restarts.
         again: whether what people were told of has happened once more since.
     """
 
@@ -65,12 +67,19 @@ class Cause(msgspec.Struct, kw_only=True):
     outcome: str | None = None
     failed: str | None = None
     refused: bool = False
+    result: str = ""
+    dry: bool = False
     again: bool = False
 
     @property
     def key(self) -> Key:
         """Server and reason."""
         return self.server, self.reason
+
+    @property
+    def on_its_way(self) -> bool:
+        """Whether it is only what we do ourselves: a restart, of which nobody has heard that it was not made, or did not help."""
+        return all(action is Action.RESTART for action in self.actions) and self.failed is None and not self.dry
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,6 +89,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         did: what the watchdog does about it, or will not do: one sentence.
         until: when it was over.
         failed: whether our restart did not help.
+        not_made: whether none was made.
     """
 
     server: str
@@ -96,6 +106,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     did: str = ""
     runbook: str | None = None
     failed: bool = False
+    not_made: bool = False
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,17 +67,24 @@ LEFT = {
 """What others do about it, in place of "does not restart for it"."""
 IF_IT_LASTS = ("GarbageAnswers", "TurnedAwayAtRest")
 """Told before they call for a restart: one that passes by itself costs nobody the cache."""
+UNDONE = {
+    "refused": "The watchdog has not restarted the unit, though it tried: {why}. It tries again by itself.",
+    "dropped": "The watchdog has not restarted the unit: {why}. As long as a restart is called for, it tries again by itself.",
+    "paused": "The watchdog has not restarted the unit: {why}. Nobody but you will restart it while the pause lasts.",
+    "canceled": "The watchdog's restart was not carried out: {why}. As long as one is called for, it tries again by itself.",
+    "unknown": "What came of the watchdog's restart is not known: {why}. `sglang-watchdog status` says how the server is.",
+}
+"""What came of a restart that was not made, or was not seen to its end, by its result."""
+DID_NOT_HELP = "The watchdog's restart did not help: {failed}"
 NO_HURRY = "You need not do anything now: how it ends will be told."
 
 
 def did(cause: Cause, unit: str, mode: Mode) -> str:
     """What the watchdog does about a cause, or will not do: a sentence or two."""
     action = next(action for action in WEIGHT if action in cause.actions)
-    if action is Action.RESTART and cause.refused:
-        why = (cause.failed or "").removeprefix(NOT_RESTARTED).rstrip(".")
-        return f"The watchdog has not restarted the unit, though it tried: {why}. It tries again by itself."
     if action is Action.RESTART and cause.failed is not None:
-        return f"The watchdog's restart did not help: {cause.failed}"
+        why = cause.failed.removeprefix(NOT_RESTARTED).rstrip(".")
+        return UNDONE.get(cause.result, UNDONE["refused"] if cause.refused else DID_NOT_HELP).format(why=why, failed=cause.failed)
     said = HELD_BACK.get(cause.reason) if action is Action.WITHHOLD and mode == "act" else None
     said = LEFT.get(cause.reason) if action is Action.ALERT and (mode == "act" or cause.reason == "ServerDied") else said
     if action is Action.ALERT and mode == "act" and cause.reason in IF_IT_LASTS:
@@ -212,7 +219,8 @@ def _word(item: Item) -> str:
         case News.STILL:
             return f"STILL {item.severity.upper()}"
     if item.actions == [Action.RESTART]:
-        return "RESTART FAILED" if item.failed else "RESTART"
+        made = "RESTART FAILED" if item.failed else "RESTART"
+        return made if not item.not_made else "NOT RESTARTED" if item.failed else item.severity.upper()
     return item.severity.upper()
 
 
