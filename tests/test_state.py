@@ -16,6 +16,7 @@ from watchdog import regular
 from watchdog.clock import FakeClock
 from watchdog.config import Restarting
 from watchdog.incidents import Deed, Incident
+from watchdog.judge.facts.deaths import Deaths, Ends, Kept
 from watchdog.judge.facts.learned import Learned, OneStart
 from watchdog.judge.ledger import Ledger, Ordered
 from watchdog.judge.verdict import Action
@@ -66,6 +67,7 @@ def test_what_is_about_another_unit_is_left_but_for_a_person_s_word(tmp_path: Pa
         under_way=UnderWay(t=990.0, reason="X", inv="a1", stage="job", job="/job/7"),
         incidents=[Incident(begun=900.0, reason="R", cause="c", action=Action.RESTART, changed=950.0)],
         observed_s=500.0,
+        ends=Ends(deaths=[Kept(t=900.0, first=900.0, code="oom-kill", asked=False, ready=True)], minutes=[(900.0, 1)]),
         paused=True,
         paused_until=1600.0,
         pause_reason="by hand",
@@ -81,6 +83,7 @@ def test_what_is_about_another_unit_is_left_but_for_a_person_s_word(tmp_path: Pa
     assert said is not None
     assert said.startswith(f"{path} is about old.service, and new.service has its name now: its restarts")
     assert (found.paused, found.pause_reason, found.paused_until) == (True, "by hand", pytest.approx(600.0, abs=2.0))
+    assert found.ends == Ends()
     assert (found.ledger, found.learned.starts, found.under_way, found.incidents, found.observed_s) == (
         Ledger(),
         [],
@@ -113,6 +116,38 @@ def test_incidents_are_carried_over_and_must_be_plausible(tmp_path: Path) -> Non
     incident.deeds[0].t = 1e12
     written(path, Saved(incidents=[incident]), now=1000.0)
     assert "moments that cannot be" in str(StateFile(path, Later()).load()[1])
+
+
+def test_ends_are_carried_over_and_must_be_plausible(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    death = Kept(t=400.0, first=390.0, code="exited with status 1", asked=False, ready=True)
+    written(path, Saved(ends=Ends(deaths=[death], minutes=[(380.0, 2)], over_at=370.0)), now=1000.0)
+
+    saved, trouble = StateFile(path, Later()).load()
+
+    assert trouble is None
+    ends = saved.ends
+    moments = [ends.deaths[0].t, ends.deaths[0].first, ends.minutes[0][0], ends.over_at]
+    assert moments == [pytest.approx(t, abs=2.0) for t in (-600.0, -610.0, -620.0, -630.0)]
+    death.first = 1e12
+    written(path, Saved(ends=Ends(deaths=[death])), now=1000.0)
+    assert "moments that cannot be" in str(StateFile(path, Later()).load()[1])
+
+
+def test_a_file_without_ends_and_one_of_another_version_s_words_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    death = Kept(t=900.0, first=900.0, code="killed with status 9", asked=False, ready=True, mark="a-word-of-tomorrow", text="so")
+    written(path, Saved(ends=Ends(deaths=[death], minutes=[(900.0, 1)])))
+    saved, trouble = StateFile(path, Later()).load()
+    deaths = Deaths()
+    deaths.recall(saved.ends)
+    assert trouble is None
+    assert [(d.mark, d.text, d.recalled) for d in deaths] == [(None, "so", True)]
+    content = json.loads(path.read_bytes())
+    del content["ends"]
+    path.write_text(json.dumps(content))
+    saved, trouble = StateFile(path, Later()).load()
+    assert (saved.ends, trouble) == (Ends(), None)
 
 
 def test_over_a_reboot_the_wall_clock_counts_and_a_job_of_ours_is_forgotten(tmp_path: Path) -> None:

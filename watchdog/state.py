@@ -15,6 +15,7 @@ import msgspec
 from watchdog import config, durable, regular
 from watchdog.clock import Clock
 from watchdog.incidents import Incident
+from watchdog.judge.facts.deaths import Ends
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.ledger import Ledger, Ordered
 
@@ -56,6 +57,7 @@ class Saved(msgspec.Struct, kw_only=True):
         observed_s: how long the server has been watched in mode observe, in seconds; 0 in other modes.
         under_way: a restart of ours that was not verified yet.
         incidents: what went wrong of late and what came of it, the newest last.
+        ends: how the server's lives of the last day ended; none in files of versions that did not write it.
     """
 
     version: int = VERSION
@@ -72,6 +74,7 @@ class Saved(msgspec.Struct, kw_only=True):
     observed_s: float = 0.0
     under_way: UnderWay | None = None
     incidents: list[Incident] = []
+    ends: Ends = msgspec.field(default_factory=Ends)
 
     def plausible(self) -> bool:
         """Whether all moments are finite and within some years of now."""
@@ -82,6 +85,7 @@ class Saved(msgspec.Struct, kw_only=True):
             moments += named.values()
         for incident in self.incidents:
             moments += incident.moments()
+        moments += self.ends.moments()
         return all(abs(t) < LONGEST_S for t in moments)
 
     def word_of_people(self) -> "Saved":
@@ -108,6 +112,7 @@ class Saved(msgspec.Struct, kw_only=True):
             self.under_way.t += seconds
         for incident in self.incidents:
             incident.shift(seconds)
+        self.ends.shift(seconds)
 
 
 def folders(whole: config.Config) -> tuple[Path, Path]:
@@ -168,7 +173,7 @@ class StateFile:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             return self._lost(), self._aside(f"is damaged ({e})")
         if self._unit and saved.unit and saved.unit != self._unit:
-            left = "its restarts, its incidents and what was learned of it are forgotten; a pause still holds"
+            left = "its restarts, its deaths, its incidents and what was learned of it are forgotten; a pause still holds"
             return saved.word_of_people(), f"{self.path} is about {saved.unit}, and {self._unit} has its name now: {left}"
         return saved, None
 

@@ -103,6 +103,8 @@ class Watch:
         self.mode = server.mode or whole.daemon.mode
         self._counted_at = clock.now()
         self.engine = Engine(self._settings(whole), self.saved.ledger, self.saved.learned)
+        self.engine.recall(self.saved.ends, clock.now())
+        self._ends: object = None
         self.recorder = Recorder(home / "flight", self._header(), whole.record, clock)
         self.latest: dict[type[Observation], Observation] = {}
         self.failed_probes: deque[Probe] = deque(maxlen=20)
@@ -144,6 +146,7 @@ class Watch:
         self.incidents.go_on_from(before.incidents)
         now, self.saved = self.saved, before
         self.saved.incidents, self.saved.learned, self.engine.ledger = self.incidents.all, learned, before.ledger
+        self.engine.recall(before.ends, self.clock.now())
         self.saved.observed_s += now.observed_s
         if said_since:  # a person's newer word
             self.saved.paused, self.saved.paused_until, self.saved.pause_reason = now.paused, now.paused_until, now.pause_reason
@@ -193,6 +196,7 @@ class Watch:
                 self._event(event)
             if isinstance(x, Unit | Job | Operator | Self | Acted):
                 self._tell_sources(x.t)
+                self._note_ends()
         except Exception as e:  # noqa: BLE001  # a fault in one judge must not take the sources along
             self._fault(e)
 
@@ -240,8 +244,17 @@ class Watch:
             for event in self.engine.tick(now):
                 self._event(event)
             self._tell_sources(now)
+            self._note_ends()
         except Exception as e:  # noqa: BLE001
             self._fault(e)
+
+    def _note_ends(self) -> None:
+        """What is newly known of an end is written down: the last lines, which name its cause, may come after it."""
+        deaths = self.engine.facts.life.deaths
+        last = deaths[-1] if deaths else None
+        newest = last and (last.inv, last.t, last.asked, last.mark, last.killed)
+        self.dirty = self.dirty or newest != self._ends
+        self._ends = newest
 
     def _fault(self, e: Exception) -> None:
         """A fault of our own while judging: told once in a while, with its place."""
@@ -358,4 +371,5 @@ class Watch:
         self._count()
         self.saved.ledger = self.engine.ledger
         self.saved.learned = self.engine.facts.learned
+        self.saved.ends = self.engine.ends(self.clock.now())
         return self.saved

@@ -20,6 +20,7 @@ class Host:
         self.said: list[Intent] = []
         self.errors: int | None = 0
         self.pending: bool | None = False
+        self.feed(o.Unit(t=0.0, load_state="loaded", active_state="active", sub_state="running", since=-7200.0))
 
     def feed(self, x: o.Observation) -> None:
         self.said += [e.intent for e in self.engine.observe(x) if e.intent is not None]
@@ -81,6 +82,7 @@ def test_corrected_errors_are_silent() -> None:
 def test_it_holds_until_the_gpu_was_reset() -> None:
     host = Host().look(60).look(60, errors=1, pending=True)
     host.feed(o.Unit(t=host.t, inv="b" * 32, active_state="active", sub_state="running", main_pid=7, since=host.t))
+    host.feed(o.Log(t=host.t, inv="b" * 32, message="[2026-01-14 02:00:00] The server is fired up and ready to roll!"))
     host.look(600).look(60, errors=None, pending=None).look(600, errors=1, pending=True)
     assert host.told() == TOLD
     host.look(600, errors=0, pending=False)

@@ -163,9 +163,13 @@ def _settle(f: Facts, ledger: Ledger, now: float) -> None:
 def _alerts(f: Facts, calls: list[Call], ledger: Ledger, now: float) -> Iterator[Intent]:
     """Each alert once, on its edge, and each event once; cleared when nothing calls for it any more.
 
-    A start shows nothing of what ailed the life before it, and may come to it again: until the server serves, nothing is over.
+    A start or a stop shows nothing of what ailed the life before it, and may come to it again: until the server serves, or is
+    left down, nothing is over; nor is it before the unit was looked at.
     """
-    starts = f.life.phase() is Phase.STARTING or f.life.looping(now)
+    phase = f.life.phase()
+    unseen = (
+        phase in (Phase.UNKNOWN, Phase.STARTING, Phase.STOPPING) or f.life.looping(now) or (phase is Phase.OFF and f.life.ours)
+    )
     for call in calls:
         if call.want is not Want.ALERT:
             continue
@@ -178,7 +182,7 @@ def _alerts(f: Facts, calls: list[Call], ledger: Ledger, now: float) -> Iterator
                 ledger.events[call.reason] = call.at
         ledger.alerts[call.reason] = now
     for reason, last in list(ledger.alerts.items()):
-        if now - last > CLEAR_S and not starts:
+        if now - last > CLEAR_S and not unseen:
             del ledger.alerts[reason]
             ledger.events.pop(reason, None)
             yield Intent(action=Action.CLEAR, reason=reason, severity=Severity.INFO, message=f"{reason} is over.")

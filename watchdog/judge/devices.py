@@ -49,7 +49,8 @@ def judge(f: Facts, now: float) -> Verdict:
             verdict = structs.replace(verdict, status=Status.FALSE, reason=due.reason, message=due.message)
         verdict = structs.replace(verdict, calls=(*verdict.calls, due))
     life = f.life
-    if life.down and (life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked)):
+    death = life.deaths.told(life.inv)
+    if life.down and (life.stop_asked_at is not None or (death is not None and death.asked)):
         # Who has stopped the server may reset GPUs, or change the driver. What is still so when it is started is told then.
         verdict = structs.replace(verdict, calls=tuple(structs.replace(x, quiet=True) for x in verdict.calls))
     return verdict
@@ -102,8 +103,9 @@ def _devices(f: Facts) -> Verdict:
     fault = _fault(f)
     if fault is not None:
         veto, alert = fault
-        if f.life.down or (f.life.phase() is Phase.OFF and any(not x.asked for x in f.life.deaths)):
-            veto = structs.replace(veto, unmet=any(not x.asked for x in f.life.deaths))
+        unasked = f.life.deaths.told(f.life.inv) is not None and any(not x.asked for x in f.life.deaths)
+        if f.life.down or (f.life.phase() is Phase.OFF and unasked):
+            veto = structs.replace(veto, unmet=unasked)
         return Verdict(type=kind, status=Status.FALSE, reason=alert.reason, message=alert.message, calls=(veto, alert))
     if d.last is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="No GPU has been looked at.")

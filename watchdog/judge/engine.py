@@ -33,6 +33,7 @@ from watchdog.judge import (
 )
 from watchdog.judge.decide import decide
 from watchdog.judge.facts import Facts
+from watchdog.judge.facts.deaths import Ends
 from watchdog.judge.facts.learned import Learned
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.facts.senses import PAUSE_S
@@ -97,6 +98,19 @@ class Engine:
         """Judge at `now`, whether or not anything was observed."""
         yield from self._judge(now)
         self._next_tick = (math.floor(now / self.settings.tick_s) + 1) * self.settings.tick_s
+
+    def ends(self, now: float) -> Ends:
+        """How the lives of the last day ended, to be written down."""
+        ends = self.facts.life.deaths.keep(now)
+        ends.over_at = self._recovery.over_at if math.isfinite(self._recovery.over_at) else None
+        return ends
+
+    def recall(self, ends: Ends, now: float) -> None:
+        """Take up what the daemon before us saw end, and let the alerts that stand until it has been looked at."""
+        self.facts.life.deaths.recall(ends)
+        if ends.over_at is not None:
+            self._recovery.over_at = max(self._recovery.over_at, ends.over_at)
+        self.ledger.resume(now)
 
     def judge(self, now: float) -> list[Verdict]:
         """What each judge says at `now`. Changes nothing."""

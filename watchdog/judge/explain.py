@@ -122,7 +122,7 @@ def _needed(engine: Engine, now: float) -> Iterator[str]:
     if phase is Phase.STARTING:
         yield "Not called for: a start is restarted when all signs of progress (lines, memory, reading, compilers) stand still."
         return
-    ended = f.life.deaths[-1] if f.life.deaths else None
+    ended = f.life.deaths.told(f.life.inv)
     if phase is Phase.OFF and ended is not None and not ended.asked:
         yield from _left_to_systemd(f.life, ended, now)
         return

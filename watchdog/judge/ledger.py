@@ -119,6 +119,10 @@ class Ledger(msgspec.Struct, kw_only=True):
         self.planned |= since.planned
         self.diagnosed |= since.diagnosed
 
+    def resume(self, now: float) -> None:
+        """Nobody has looked meanwhile: what stood when the daemon before us ended is not over for that."""
+        self.alerts = dict.fromkeys(self.alerts, now)
+
     def acted(self, t: float, result: str, reason: str | None) -> None:
         """Take in what came of a restart: one that was not carried out does not count, and does not condemn the life."""
         if result not in VAIN:

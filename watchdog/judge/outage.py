@@ -104,23 +104,23 @@ def _up(f: Facts, u: Unit, now: float, over_at: float) -> Verdict:
 
 def _down(f: Facts, u: Unit, now: float, over_at: float) -> Verdict:
     """The unit is down: because we restart it, because somebody wants it so, or because it died."""
-    life = f.life
+    life, death = f.life, f.life.deaths.told(f.life.inv)
     if life.ours and life.stop_asked_at is None:
         how = "the watchdog restarts it" if life.our_job else "the watchdog's restart has brought no new life yet"
         return _verdict(Status.UNKNOWN, "Restarting", f"The unit is down: {how}.")
     going_down = f.senses.last is not None and f.senses.last.shutting_down
     refusal = life.orders.refused(life.inv)
     if refusal is not None and life.job is None and not going_down and now - refusal.t >= LIMIT_S:
-        by_request = not life.deaths or life.deaths[-1].asked
+        by_request = death is None or death.asked
         # What died unasked, and was then started in vain, is restarted as ever: that lifts the start limit.
         if by_request or refusal.result != "failed":
             return _refused(life, refusal, now)
-    if life.stop_asked_at is None and life.job is None and life.deaths and life.deaths[-1].signalled and not going_down:
-        return _signalled(life.deaths[-1], now)
-    if life.stop_asked_at is not None or (life.deaths and life.deaths[-1].asked):
+    if life.stop_asked_at is None and life.job is None and death is not None and death.signalled and not going_down:
+        return _signalled(death, now)
+    if life.stop_asked_at is not None or (death is not None and death.asked):
         return _verdict(Status.UNKNOWN, "StoppedByRequest", f"Stopped: {life.asked_by or 'a person'} asked for it.")
-    if life.deaths:
-        return _died(f, u, life.deaths[-1], now, over_at)
+    if death is not None:
+        return _died(f, u, death, now, over_at)
     if u.active_state != "failed":
         return _verdict(Status.UNKNOWN, "NotStarted", "The unit is not running, and was not when we first looked.")
     message = f"The unit had failed before we looked (result {u.result or 'unknown'}); who wanted what is unknown."
@@ -131,7 +131,7 @@ def _down(f: Facts, u: Unit, now: float, over_at: float) -> Verdict:
         severity=Severity.CRITICAL,
         advice="Look at its journal and start it.",
     )
-    return _verdict(Status.FALSE, "UnitFailed", message, call)
+    return _verdict(Status.FALSE, "UnitFailed", message, *_crashes(f, now, over_at), call)
 
 
 def _died(f: Facts, u: Unit, death: Death, now: float, over_at: float) -> Verdict:

@@ -17,7 +17,7 @@ class Recovery:
     """Looks at the present life at each judgement.
 
     Attributes:
-        over_at: all deaths until this moment are made good.
+        over_at: all deaths until this moment are made good; state.py carries it over the daemon's restarts.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Would a restart help? What makes it useless, and what helps instead."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from msgspec import structs
@@ -58,6 +58,12 @@ def _not_up(f: Facts) -> bool:
     return f.life.phase() in (Phase.OFF, Phase.STARTING)
 
 
+def _deaths(f: Facts) -> Sequence[Death]:
+    """The deaths that bear upon a server that is not up: none where it is off, and who wanted that is not known."""
+    known = f.life.phase() is Phase.STARTING or f.life.deaths.told(f.life.inv) is not None
+    return f.life.deaths if known else ()
+
+
 def _veto(reason: str, message: str, advice: str, evidence: tuple[str, ...] = (), *, unmet: bool) -> Call:
     return Call(
         want=Want.VETO, reason=reason, message=message, severity=Severity.CRITICAL, advice=advice, evidence=evidence, unmet=unmet
@@ -73,13 +79,13 @@ def _port(f: Facts) -> Iterator[Call]:
         f"{holder} outside the unit listens on {port.address}: the server would load for minutes and then fail to bind its port."
     )
     advice = f"End {holder} or give the server another port; a restart cannot."
-    starting = f.life.phase() is Phase.STARTING or (f.life.phase() is Phase.OFF and bool(f.life.deaths))
+    starting = f.life.phase() is Phase.STARTING or (f.life.phase() is Phase.OFF and bool(_deaths(f)))
     yield _veto("PortTaken", message, advice, (f"{port.address} is held by {holder}",), unmet=starting)
 
 
 def _gpu_holders(f: Facts) -> Iterator[Call]:
     holders = f.devices.strangers()
-    failed = [d for d in f.life.deaths if d.mark in (Mark.OUT_OF_MEMORY, Mark.MEMORY_UNBALANCED, Mark.CUDA_ERROR) and not d.ready]
+    failed = [d for d in _deaths(f) if d.mark in (Mark.OUT_OF_MEMORY, Mark.MEMORY_UNBALANCED, Mark.CUDA_ERROR) and not d.ready]
     if not holders or not _not_up(f):
         return
     pids = sorted({pid for _, pid, _ in holders})
@@ -103,7 +109,7 @@ def _shm(f: Facts) -> Iterator[Call]:
     if h is None or not h.shm_total or h.shm_free is None or h.shm_free > max(64 * MIB, 0.005 * h.shm_total) or not _not_up(f):
         return
     message = f"/dev/shm is full: {gib(h.shm_free)} of {gib(h.shm_total)} are free, and starts need it."
-    yield _veto("ShmFull", message, SHM_ADVICE, unmet=any(not d.ready and not d.asked for d in f.life.deaths))
+    yield _veto("ShmFull", message, SHM_ADVICE, unmet=any(not d.ready and not d.asked for d in _deaths(f)))
 
 
 SHM_ADVICE = "Remove the segments of dead processes from /dev/shm (ls -l /dev/shm); they outlive every restart."
@@ -264,7 +270,8 @@ def _unkillable(f: Facts, now: float) -> Iterator[Call]:
     if f.life.down and f.ranks.left:
         names = ", ".join(f"{x.name} (pid {x.pid}, state {x.state or 'unknown'})" for x in f.ranks.left[:4])
         message = f"systemd holds the unit to be down, but SIGKILL did not end {names}: a new start would find its GPU taken."
-        unmet = bool(f.life.deaths) and not f.life.deaths[-1].asked
+        death = f.life.deaths.told(f.life.inv)
+        unmet = death is not None and not death.asked
         yield from _reboot(message, unmet=unmet)
         return
     if u is None or u.active_state != "deactivating" or f.life.stopping_since is None:

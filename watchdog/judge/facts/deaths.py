@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from watchdog.judge.facts.kills import BY_KERNEL
 from watchdog.sglang.loglines import Line, Mark
 
@@ -11,6 +13,8 @@ LAST_LINES_S = 3.0
 KEPT = 200
 """So many ends are known one by one, those before them by their number: more than the fastest loop has in `LAST_LINES_S`."""
 DAY_S = 86400.0
+TEXT = 500
+"""So much of a last line is kept for the next daemon, in characters."""
 
 # The order says which of several fatal lines names the cause best.
 CAUSES = (
@@ -70,6 +74,7 @@ class Death:
         unseen: how many lives systemd says that it started between this one and the one seen before it.
         before: how many equal early deaths came right before it that are not kept one by one.
         first: when the first of those was; its own moment without any.
+        recalled: whether the daemon before us saw it: what has come of the unit since then is not known.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class Death:
         self.unseen = 0
         self.before = 0
         self.first = t
+        self.recalled = False
 
     def blame(self, line: Line) -> None:
         """A line that came late may name the cause better."""
@@ -131,8 +137,56 @@ class Death:
         return not self.asked and (not self.ready or self.brief)
 
 
+class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One `Death`, as it is written down for the next daemon. `mark` is a word there: another version may not know it."""
+
+    t: float
+    first: float
+    code: str
+    asked: bool
+    ready: bool
+    signalled: bool = False
+    lived_s: float | None = None
+    served_s: float | None = None
+    mark: str | None = None
+    text: str = ""
+    inv: str | None = None
+    killed: str | None = None
+    unseen: int = 0
+    before: int = 0
+
+
+class Ends(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The ends of the last day, for the daemon that comes after us. Moments are on the daemon's clock.
+
+    Attributes:
+        deaths: one by one, the newest last.
+        minutes: how many nobody asked for, minute by minute: (its first end, how many).
+        over_at: all deaths until this moment were made good by a life that was well; None where none was.
+    """
+
+    deaths: list[Kept] = []
+    minutes: list[tuple[float, int]] = []
+    over_at: float | None = None
+
+    def moments(self) -> list[float]:
+        """All moments."""
+        return [t for d in self.deaths for t in (d.t, d.first)] + [t for t, _ in self.minutes] + [self.over_at or 0.0]
+
+    def shift(self, seconds: float) -> None:
+        """Carry all moments over to another clock, on which they are `seconds` later."""
+        for d in self.deaths:
+            d.t, d.first = d.t + seconds, d.first + seconds
+        self.minutes = [(t + seconds, n) for t, n in self.minutes]
+        if self.over_at is not None:
+            self.over_at += seconds
+
+
 class Deaths(deque[Death]):
-    """The ends of earlier lives, the newest last; those that are not kept any more are counted."""
+    """The ends of earlier lives, the newest last; those that are not kept any more are counted.
+
+    What the daemon before us saw is among them: it counts, but it does not say how the present state of a unit came about.
+    """
 
     def __init__(self) -> None:
         super().__init__(maxlen=KEPT)
@@ -159,6 +213,50 @@ class Deaths(deque[Death]):
         super().clear()
         self._minutes.clear()
 
+    def of(self, inv: str | None) -> Death | None:
+        """The newest death, if it was that of the life `inv`."""
+        return self[-1] if self and self[-1].inv == inv else None
+
+    def told(self, inv: str | None) -> Death | None:
+        """The death that tells how a unit came down whose last life is `inv`; None where nobody saw it.
+
+        Of one that the daemon before us saw, a person may have stopped what systemd would have started again. So it tells only
+        that a stop was asked for.
+        """
+        last = self[-1] if self else None
+        return None if last is not None and last.recalled and not (last.asked and last.inv == inv) else last
+
+    def keep(self, now: float) -> Ends:
+        """Those of the last day, to be written down."""
+        deaths = [
+            Kept(
+                t=d.t,
+                first=d.first,
+                code=d.code,
+                asked=d.asked,
+                ready=d.ready,
+                signalled=d.signalled,
+                lived_s=d.lived_s,
+                served_s=d.served_s,
+                mark=d.mark,
+                text=d.text[:TEXT],
+                inv=d.inv,
+                killed=d.killed,
+                unseen=d.unseen,
+                before=d.before,
+            )
+            for d in self
+            if now - d.t < DAY_S
+        ]
+        return Ends(deaths=deaths, minutes=[(t, n) for t, n in self._minutes if now - t < DAY_S])
+
+    def recall(self, ends: Ends) -> None:
+        """Take up what the daemon before us saw; what was seen since comes after it."""
+        own, seen = list(self), {d.inv for d in self}
+        super().clear()
+        self.extend([*(_recalled(k) for k in ends.deaths if k.inv not in seen), *own])
+        self._minutes = deque(sorted([*ends.minutes, *self._minutes]))
+
     def in_a_day(self, now: float) -> int:
         """How many nobody had asked for within the last 24 h."""
         return sum(n for t, n in self._minutes if now - t < DAY_S)
@@ -178,6 +276,27 @@ class Deaths(deque[Death]):
             if d is until:
                 break
         return out
+
+
+def _recalled(k: Kept) -> Death:
+    mark = Mark(k.mark) if k.mark in _MARKS else None
+    death = Death(
+        t=k.t,
+        lived_s=k.lived_s,
+        ready=k.ready,
+        served_s=k.served_s,
+        asked=k.asked,
+        signalled=k.signalled,
+        code=k.code,
+        mark=mark,
+        text=k.text,
+        inv=k.inv,
+    )
+    death.killed, death.unseen, death.before, death.first, death.recalled = k.killed, k.unseen, k.before, k.first, True
+    return death
+
+
+_MARKS = frozenset(Mark)
 
 
 def alike(run: Sequence[Death]) -> list[Death]:

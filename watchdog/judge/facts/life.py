@@ -136,7 +136,7 @@ class Life:
         if first and o.since is not None and (self._mid_life or o.t - o.since > MID_LIFE_S):
             self.ready_at, self.ready_how = o.since, ASSUMED
         if before is None:
-            self.ended = self.down  # before we looked: how, and who wanted it, is not known
+            self.ended = self.down or self.deaths.of(o.inv) is not None  # before we looked: who wanted it is not known
         elif _over(o) and self.inv is not None and not self.ended:
             self._end(o.t, o)
             if self.job is not None and self._job_of != self.inv:
@@ -240,15 +240,15 @@ class Life:
 
     def _blame_raised(self) -> None:
         """An exception that nobody catches ends the main process with status 1, and says no more than its traceback."""
-        if self.ended and self.deaths and self._raised:
-            self._last_words(self.deaths[-1], *self._raised)
+        if self.ended and self._raised and (death := self.deaths.of(self.inv)):
+            self._last_words(death, *self._raised)
 
     def _blame(self, line: Line) -> None:
         """Keep the line that names the cause best; the first of its kind."""
         if self.cause is None or order(line.mark) < order(self.cause.mark):
             self.cause = line
-        if self.ended and self.deaths:
-            self.deaths[-1].blame(line)
+        if self.ended and (death := self.deaths.of(self.inv)):
+            death.blame(line)
 
     def see_late(self, o: Log, line: Line) -> None:
         """Take in a line of another life: it comes after systemd told of its end, or before it told of its beginning."""
