@@ -14,6 +14,7 @@ from watchdog.act.attempt import Outcome, Terms
 from watchdog.act.stop import Stop
 from watchdog.clock import FakeClock
 from watchdog.judge.decide import OF_AN_ORDER, Barrier, Guard
+from watchdog.observation import Log
 
 
 @pytest.fixture
@@ -144,6 +145,25 @@ async def test_a_stop_tells_how_long_it_has_lasted_and_when_it_is_ended(made: Ma
     ]
     assert "SIGKILL: the stop had not ended after 12 s" in made.said
     assert made.watch.stop is None
+
+
+async def test_a_stop_knows_that_its_server_waits_for_connections(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    async def stopping(_bus: Any, _unit: str, _clock: FakeClock, terms: Terms, **_: Any) -> Outcome:
+        assert terms.told is not None and terms.closing is not None
+        for line in ("Shutting down", "Waiting for connections to close. (CTRL+C to force quit)"):
+            made.watch.take(Log(t=made.clock.now(), inv=LIFE, message=f"[2026-11-30 12:35:14] INFO:     {line}"))
+            seen.append(terms.closing())
+        now = made.clock.running()
+        terms.told(Stop(began=now - 60.0, end_at=now + 5.0, gone_at=now - 10.0, closing_at=now))
+        return DONE
+
+    monkeypatch.setattr(respond, "restart", stopping)
+    made.order()
+    await made.over()
+    assert seen == [False, True]
+    assert "no engine process is left, nothing in flight can end: SIGKILL in 5 s" in made.said
 
 
 @pytest.mark.parametrize("taken_over", [False, True])

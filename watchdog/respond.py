@@ -248,8 +248,14 @@ class Responder:
     def _terms(self, order: UnderWay) -> Terms:
         watch = self._watch
         stop_s, kill_s = patience(order.reason, watch.server.restart.stop_limit_s)
-        gone = self._engine_gone(order.inv, watch.clock.now())
-        return Terms(stop_s=stop_s, kill_s=kill_s, gone=gone, may_kill=lambda: watch.mode == "act", told=self._stopping)
+        return Terms(
+            stop_s=stop_s,
+            kill_s=kill_s,
+            gone=self._engine_gone(order.inv, watch.clock.now()),
+            closing=lambda: watch.engine.facts.life.inv == order.inv and watch.engine.facts.ranks.closing_at is not None,
+            may_kill=lambda: watch.mode == "act",
+            told=self._stopping,
+        )
 
     def _remember(self, job: str) -> None:
         order = self._watch.saved.under_way
@@ -274,8 +280,8 @@ class Responder:
         watch.stop = stop
         if stop.killed_at is not None:
             said = f"SIGKILL: the stop had not ended after {span(stop.killed_at - stop.began)}"
-        elif stop.gone_at is not None:
-            said = f"no engine process is left, nothing in flight can end: {stop.end(stop.gone_at)}"
+        elif stop.hastened_at is not None:
+            said = f"no engine process is left, nothing in flight can end: {stop.end(stop.hastened_at)}"
         else:
             return
         now = watch.clock.now()

@@ -367,6 +367,22 @@ async def test_the_stop_is_ended_sooner_once_its_engine_is_seen_to_be_gone() -> 
     assert stuck.clock.now() == pytest.approx(300.0, abs=5.0)
 
 
+@pytest.mark.parametrize(("closing_at", "told_at", "killed_at"), [(0.0, [15.0], 20.0), (22.0, [15.0, 25.0], 30.0)])
+async def test_a_gone_engine_whose_server_waits_for_connections_has_nothing_more_to_do(
+    closing_at: float, told_at: list[float], killed_at: float
+) -> None:
+    bus = FakeBus(FakeClock(), UP, *[(5.0, [], STOPPING)] * 12, (5.0, [removed("done")], ANEW))
+    told: list[float] = []
+    outcome = await tried(
+        bus,
+        stop_s=180.0,
+        gone=lambda: bus.clock.now() >= 12.0,
+        closing=lambda: bus.clock.now() >= closing_at,
+        told=lambda _: told.append(bus.clock.now()),
+    )
+    assert (told, outcome.killed) == ([0.0, *told_at, killed_at], True)
+
+
 @pytest.mark.parametrize(
     ("reason", "limit", "want"),
     [("SchedulerHung", 180.0, (180.0, 120.0)), ("ProcessGone", 180.0, (30.0, 270.0)), ("ProcessGone", 30.0, (30.0, 120.0))],

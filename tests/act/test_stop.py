@@ -47,6 +47,15 @@ def test_an_engine_that_is_gone_is_waited_for_no_longer_than_before(gone_at: flo
     assert stop.end_at == end_at
 
 
+@pytest.mark.parametrize(("closing_at", "end_at"), [(120.0, 125.0), (140.0, 145.0), (148.0, 150.0)])
+def test_of_a_gone_engine_whoever_is_still_connected_is_answered_by_nobody(closing_at: float, end_at: float) -> None:
+    stop = Stop(began=100.0, end_at=280.0)
+    assert not stop.see_closing(110.0), "an engine that is there may answer yet"
+    stop.see_gone(120.0)
+    assert stop.see_closing(closing_at) and not stop.see_closing(closing_at + 1)
+    assert stop.end_at == end_at
+
+
 def test_where_we_may_not_kill_no_sigkill_is_promised() -> None:
     may = True
     stop = Stop(began=100.0, end_at=280.0, may_kill=lambda: may)

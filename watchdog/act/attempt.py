@@ -67,6 +67,8 @@ class Terms:
         kill_s: how long the processes may take to go after SIGKILL, in seconds.
         start_s: how long the start job may take, in seconds (Type=notify units with long start-ups).
         gone: whether no engine process is left: then the stop is ended sooner; None where nobody can tell.
+        closing: whether the log says that it waits for connections to close: then, once the engine is gone, it is ended sooner
+            still; None where nobody can tell.
         may_kill: whether SIGKILL may be sent now; while it may not, the stop is waited for without end.
         told: given the stop when it has begun, and after each turn of it.
     """
@@ -75,6 +77,7 @@ class Terms:
     kill_s: float = KILL_LIMIT_S
     start_s: float = START_LIMIT_S
     gone: Callable[[], bool] | None = None
+    closing: Callable[[], bool] | None = None
     may_kill: Callable[[], bool] = lambda: True
     told: Callable[[Stop], None] | None = None
 
@@ -112,7 +115,7 @@ class Attempt:
         phase, deadline = _Phase.STOP, self._stop.end_at
         self._tell()
         while True:
-            looks = phase is _Phase.STOP and terms.gone is not None and self._stop.gone_at is None
+            looks = phase is _Phase.STOP and terms.gone is not None and self._stop.closing_at is None
             result = await self._result(min(LOOK_AT_ENGINE_S if looks else LOOK_S, deadline - self.clock.running()))
             state = await self._read()
             if result is None and state is not None and state.job != self.job:
@@ -123,7 +126,7 @@ class Attempt:
                 return self._finished(result, state)
             if phase is not _Phase.START and state is not None and self._stopped(state):
                 phase, deadline = _Phase.START, self.clock.running() + terms.start_s
-            elif looks and terms.gone is not None and terms.gone() and self._stop.see_gone(self.clock.running()):
+            elif looks and self._hastened():
                 kill_s += deadline - self._stop.end_at  # pinned memory is unpinned by then, whichever way it ends
                 deadline = self._stop.end_at
                 self._tell()
@@ -138,6 +141,13 @@ class Attempt:
                 phase, deadline = _Phase.KILL, self.clock.running() + kill_s
             else:
                 return self._overdue(phase, state)
+
+    def _hastened(self) -> bool:
+        """Whether it was just seen that there is less to wait for than was thought."""
+        terms, stop, now = self.terms, self._stop, self.clock.running()
+        gone = terms.gone is not None and stop.gone_at is None and terms.gone() and stop.see_gone(now)
+        closing = stop.gone_at is not None and terms.closing is not None and terms.closing() and stop.see_closing(now)
+        return gone or closing
 
     async def _result(self, limit_s: float) -> str | None:
         """The job's result, if it is told within the limit; None at any other signal too."""

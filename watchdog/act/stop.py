@@ -7,7 +7,16 @@ from watchdog.observation import Procs
 from watchdog.wording import span
 
 VAIN_DRAIN_S = 30.0
-"""A server whose engine is gone waits for requests that never end, until it is killed (measured with 0.5.23)."""
+"""A server whose engine is gone waits for requests that never end, until it is killed (measured with 0.5.23).
+
+So long because its main process may still have something to do: it sleeps, dumps stacks and requests, and waits for core dumps.
+Pinned memory is no reason. It is that of the schedulers, and one of which anything is left to unpin is not gone (`engine_left`).
+"""
+CLOSING_S = 5.0
+"""The same once the log says that it waits for connections to close. That comes after the dumps, and ends only when each client
+gives up: whoever is still connected waits for an engine that is gone (seen with 0.5.23, for 38 s until SIGKILL). So long for what
+needs no engine, errors above all, to be sent.
+"""
 
 SPARED = "we send no SIGKILL in this mode"
 
@@ -20,6 +29,7 @@ class Stop:
         began: when it was ordered.
         end_at: when it is ended with SIGKILL.
         gone_at: when the engine was first seen to be gone, so that nothing in flight can end any more; None before.
+        closing_at: when it was first seen to do nothing more than to wait for its connections to close, after that; None before.
         killed_at: when SIGKILL was sent; None before.
         may_kill: whether we may end it by force now, as the mode stands.
     """
@@ -27,6 +37,7 @@ class Stop:
     began: float
     end_at: float
     gone_at: float | None = None
+    closing_at: float | None = None
     killed_at: float | None = None
     may_kill: Callable[[], bool] = lambda: True
 
@@ -37,6 +48,19 @@ class Stop:
         self.gone_at = now
         self.end_at = min(self.end_at, now + VAIN_DRAIN_S)
         return True
+
+    def see_closing(self, now: float) -> bool:
+        """Take in that it waits for connections, and nothing else: for users of a gone engine in vain; True if that is news."""
+        if self.gone_at is None or self.closing_at is not None:
+            return False
+        self.closing_at = now
+        self.end_at = min(self.end_at, now + CLOSING_S)
+        return True
+
+    @property
+    def hastened_at(self) -> float | None:
+        """When it was last seen that there is less to wait for than was thought; None before."""
+        return self.gone_at if self.closing_at is None else self.closing_at
 
     def said(self, now: float) -> str:
         """For how long it has lasted and what comes, as a phrase."""

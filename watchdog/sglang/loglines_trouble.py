@@ -33,9 +33,10 @@ _OUT_OF_MEMORY = (
 )
 _LEAK = (rule(Mark.LEAK_CHECK, r"(?:token_to_kv_pool_allocator|req_to_token_pool|pool) memory leak detected!"),)
 _SHUTDOWN = (
+    rule(Mark.SHUTDOWN, r"Waiting for connections to close\.", cause="connections"),
     rule(
         Mark.SHUTDOWN,
-        r"(?:Shutting down$|Waiting for (?:application shutdown|background tasks to complete|connections to close)"
+        r"(?:Shutting down$|Waiting for (?:application shutdown|background tasks to complete)"
         r"|Application shutdown complete\.|Finished server process \[)",
     ),
 )

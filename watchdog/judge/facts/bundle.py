@@ -267,6 +267,8 @@ class Facts:
                 self.life.see_server(o.Server(t=x.t, inv=self.life.inv, args=args))
         elif line.text.get("cause") == "pin-budget":
             self.speed.pin_budget = line.message[:200]
+        elif mark is Mark.SHUTDOWN and line.text.get("cause") == "connections":
+            self.ranks.closing_at = t
         elif mark is Mark.ABORTED:
             self.troubles.see_aborted(t, line)
         elif mark in KINDS:

@@ -41,6 +41,8 @@ class Ranks:
         """Whether a process was seen that may be SGLang, not only what runs before it."""
         self.compiler_at: float | None = None
         self.compiler = ""
+        self.closing_at: float | None = None
+        """When its HTTP server said that it waits for its connections to close, and does nothing else (uvicorn)."""
         self.compile_told_at: float | None = None
         """When a line last said that kernels are being compiled."""
         self.helped_at: float | None = None
