@@ -103,6 +103,7 @@ def may_serve(title: str) -> bool:
     return role(title) not in ("other", "compiler") or command.startswith(("python", "sglang"))
 
 
+@lru_cache(maxsize=1024)
 def rank(title: str) -> str | None:
     """The rank in a scheduler's title, written like in a log line's prefix ("TP0", "DP1 TP1"); None where there is none in it."""
     if not title.startswith("sglang::scheduler_"):
