@@ -150,7 +150,8 @@ class Restarting(Section, frozen=True, kw_only=True):
         Meta(ge=30, le=7200),
         _doc(
             "A stop that we ordered and that has not ended after so many seconds is ended with SIGKILL; where no engine "
-            "process is left, so that nothing in flight can end, 30 s after that is seen."
+            "process is left, so that nothing in flight can end, 30 s after that is seen, or 5 s if its log says that it "
+            "only waits for connections to close."
         ),
     ] = 180.0
     recover_limit_s: Annotated[
