@@ -139,7 +139,7 @@ def _evidence(f: Facts, now: float, moved: float, failures: list[p.Attempt]) -> 
         scrape = f.work.scrape
         assert scrape is not None
         out.append(f"token counters frozen with {scrape.values.get('num_running_reqs', 0):.0f} running")
-    elif f.work.figure("num_running_reqs", "running") or f.work.figure("num_queue_reqs", "queue"):
+    elif f.work.figure("num_running_reqs", "running") or f.work.figure("num_queue_reqs", "queue") or f.opened.count:
         out.append(f"in hand: {f.load()}")
     out += p.said(failures)
     if f.work.heartbeat_at is not None and f.work.heartbeat_at <= moved + 1:

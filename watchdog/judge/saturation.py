@@ -6,6 +6,7 @@ from watchdog.config import Judging
 from watchdog.judge import motion
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.life import Phase
+from watchdog.judge.facts.opened import OLD
 from watchdog.judge.facts.probes import CANARIES, queue_full
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.wording import lasting, span
@@ -54,7 +55,8 @@ def judge(f: Facts, policy: Judging, now: float) -> Verdict:
     if queue is None:
         return Verdict(type=kind, status=Status.UNKNOWN, reason="NotSeen", message="How many requests wait is not known yet.")
     if queue <= 0 or since is None:
-        message = f"No request waits: {f.load()}." if queue <= 0 else "No request waits any more."
+        said = "No request waited" if OLD in f.load() else "No request waits"
+        message = f"{said}: {f.load()}." if queue <= 0 else "No request waits any more."
         return Verdict(type=kind, status=Status.TRUE, reason="NoQueue", message=message)
     waited = now - max(since, f.forgiven_at or since, f.pause.ended_at or since)
     stepping = f.work.stepped_at is not None and now - f.work.stepped_at < 120

@@ -12,6 +12,7 @@ from watchdog.judge.facts.learned import Learned
 from watchdog.judge.facts.life import DEATHS_OF_CHILDREN, Life, Phase
 from watchdog.judge.facts.memory import Memory
 from watchdog.judge.facts.names import Names
+from watchdog.judge.facts.opened import Opened, load
 from watchdog.judge.facts.pause import Pause
 from watchdog.judge.facts.prefix import Prefix
 from watchdog.judge.facts.probes import CANARIES, Probes
@@ -64,6 +65,7 @@ class Facts:
         self.speed = Speed()
         self.prompts = Prompts()
         self.first_tokens = FirstTokens()
+        self.opened = Opened()
         self.cache_use = CacheUse()
         self.memory = Memory()
         self.kills = Kills()
@@ -191,6 +193,7 @@ class Facts:
             self.speed,
             self.prompts,
             self.first_tokens,
+            self.opened,
             self.cache_use,
             self.memory,
             self.devices,
@@ -329,6 +332,7 @@ class Facts:
         self.cache_use.see(x)
         self.prefix.see_metrics(x)
         self.first_tokens.see(x)
+        self.opened.see(x, self.probes)
 
     def _procs(self, x: o.Procs) -> bool:
         if not self._present(x):
@@ -421,10 +425,7 @@ class Facts:
 
     def load(self) -> str:
         """How many requests the server has, as a phrase: "3 running, 5 queued"."""
-        running = self.work.figure("num_running_reqs", "running")
-        queue = self.work.figure("num_queue_reqs", "queue")
-        shown = ["unknown" if x is None else f"{x:.0f}" for x in (running, queue)]
-        return "load unknown" if running is None and queue is None else f"{shown[0]} running, {shown[1]} queued"
+        return load(self.work, self.opened.count if self.metrics_failed_at is None else None, self.probes)
 
     def eta_s(self, now: float) -> float | None:
         """How long the start still takes, from earlier starts; None if nothing is known."""
