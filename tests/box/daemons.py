@@ -135,6 +135,17 @@ class Watchdog:
         except AssertionError as e:
             raise AssertionError(f"{e}\n{self.told(fields.get('server'))}") from None
 
+    def cured(self, limit: float, server: str) -> dict[str, str]:
+        """Wait until a life is verified after an incident. (One that nothing ailed before is verified without a reason.)"""
+
+        def verified() -> list[dict[str, str]]:
+            return [e for e in self.entries(event="verified", server=server) if e.get("reason")]
+
+        try:
+            return wait_for(verified, limit, f"{self.name}: {server} is cured")[-1]
+        except AssertionError as e:
+            raise AssertionError(f"{e}\n{self.told(server)}") from None
+
     def told(self, server: str | None = None) -> str:
         """The end of what it said, for people."""
         of_server = [f"SGLANG_WATCHDOG_SERVER={server}"] if server else []

@@ -121,7 +121,7 @@ def host(box: Box) -> Iterator[Host]:
 def seen_through(host: Host, dog: Watchdog, server: Server) -> None:
     """The daemon was killed in the middle of its restart: the next one ends what was begun, with one restart in all."""
     assert host.killed[dog.name].result(LONG), f"the moment to kill the daemon was missed\n{dog.told()}"
-    dog.until(LONG, event="verified", reason="ProcessGone", server=server.name)
+    dog.cured(LONG, server.name)
     assert len(dog.view(server.name)["restarts"]) == 1, dog.told()
     assert len(dog.entries(event="started")) == 2, "two daemons"
     started = host.box.journal("-u", server.unit, "_PID=1").count("Started ")
@@ -149,7 +149,7 @@ def test_killed_while_the_server_starts(host: Host) -> None:
 
 def test_full_disk_is_told_and_the_restart_goes_on(host: Host) -> None:
     dog = host.dogs["wfull"]
-    dog.until(LONG, event="verified", reason="ProcessGone", server="full")
+    dog.cured(LONG, "full")
     assert host.box.show(FULL.unit, "InvocationID") != host.lives[FULL.name]
     assert "free space" in dog.until(5, event="state-lost")["message"]
     assert dog.entries(event="record-lost")
@@ -161,7 +161,7 @@ def test_full_disk_is_told_and_the_restart_goes_on(host: Host) -> None:
 
 def test_frozen_daemon_is_killed_and_remembers_budget_and_pause(host: Host) -> None:
     dog = host.dogs["wfrozen"]
-    dog.until(LONG, event="verified", reason="ProcessGone", server="frozen")
+    dog.cured(LONG, "frozen")
     dog.ask("pause", reason="maintenance")
     pid = host.box.show(dog.unit, "MainPID")
     host.signal(dog, "STOP")
