@@ -145,7 +145,8 @@ class Story:
 
     def follow(self, box: Box) -> None:
         """Tell the watchdog's journal entries; runs in a thread until the box ends."""
-        fields = ",".join(("MESSAGE", *(f"SGLANG_WATCHDOG_{name}" for name in ("EVENT", "ACTION", "RESULT", "BUNDLE"))))
+        names = ("EVENT", "ACTION", "RESULT", "BUNDLE", "INVOCATION")
+        fields = ",".join(("MESSAGE", *(f"SGLANG_WATCHDOG_{name}" for name in names)))
         command = ("journalctl", "-f", "-n", "all", "-o", "json", "-u", "sglang-watchdog.service", f"--output-fields={fields}")
         with (
             contextlib.suppress(BrokenPipeError),
@@ -168,6 +169,11 @@ class Story:
             if action in (None, e.get("SGLANG_WATCHDOG_ACTION")) and result in (None, e.get("SGLANG_WATCHDOG_RESULT")):
                 return e
         return None
+
+    def verified(self, *, after: str) -> bool:
+        """Whether another life than this one was verified."""
+        e = self.seen("verified")
+        return e is not None and e.get("SGLANG_WATCHDOG_INVOCATION") not in (None, after)
 
 
 def main() -> int:
@@ -238,7 +244,7 @@ def play(story: Story, box: Box) -> int:
     story.tell("demo", f"GET http://127.0.0.1:30000/health → {code}")
     until(story, box, lambda _: story.seen("intent", "restart") is not None, "the hang was not found")
     until(story, box, lambda _: story.seen("acted", "restart", "done") is not None, "the unit was not restarted")
-    until(story, box, lambda _: story.seen("verified") is not None, "the new life was not verified")
+    until(story, box, lambda _: story.verified(after=first), "the new life was not verified")
     second = box.show("sglang-kimi.service", "InvocationID")
     if code != "200" or first == second:
         raise DemoError(f"/health said {code}; InvocationID {first} before, {second} after")

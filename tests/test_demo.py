@@ -55,6 +55,16 @@ def test_a_status_that_other_lines_follow_is_not_told_twice(demo: ModuleType) ->
     assert re.findall(r"status  (.*)", out.getvalue()) == ["well: verified", "hung for 20 s"]
 
 
+def test_a_life_that_was_verified_before_the_restart_is_not_the_new_one(demo: ModuleType) -> None:
+    story = demo.Story(io.StringIO())
+    told = {"SGLANG_WATCHDOG_EVENT": "verified", "SGLANG_WATCHDOG_INVOCATION": "a" * 32}
+    assert not story.verified(after="a" * 32)
+    story.entries.append(told)
+    assert not story.verified(after="a" * 32)
+    story.entries.append({**told, "SGLANG_WATCHDOG_INVOCATION": "b" * 32})
+    assert story.verified(after="a" * 32)
+
+
 def test_the_command_of_a_unit_may_lie_anywhere(demo: ModuleType) -> None:
     """As systemd.service(5) reads a word in quotes, and systemd.unit(5) a percent sign."""
     assert demo.quoted(Path('/a b/50%/"c"\\d')) == r'"/a b/50%%/\"c\"\\d"'

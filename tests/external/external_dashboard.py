@@ -116,7 +116,7 @@ def asked() -> Iterator[Asked]:
         dog.until(90, reason="QueueFull", action="alert")
         SERVER.fault(box, "clear")
         SERVER.fault(box, "exit-0")
-        dog.until(90, event="verified", server="alpha")
+        dog.cured(90, "alpha")
         SERVER.fault(box, "exit-0")
         dog.until(90, reason="BudgetSpent", action="withhold")
         yield Asked(box)
