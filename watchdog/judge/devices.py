@@ -7,7 +7,7 @@ from msgspec import structs
 from watchdog.judge import motion
 from watchdog.judge.facts import Facts
 from watchdog.judge.facts.devices import FRESH_S, POLLS, Devices
-from watchdog.judge.facts.gpu_memory import ERRORS, Ailing
+from watchdog.judge.facts.gpu_memory import ERRORS, Ailing, key_of
 from watchdog.judge.facts.life import Phase
 from watchdog.judge.verdict import Call, Severity, Status, Verdict, Want
 from watchdog.units import GIB
@@ -49,8 +49,7 @@ def judge(f: Facts, now: float) -> Verdict:
             verdict = structs.replace(verdict, status=Status.FALSE, reason=due.reason, message=due.message)
         verdict = structs.replace(verdict, calls=(*verdict.calls, due))
     life = f.life
-    death = life.deaths.told(life.inv)
-    if life.down and (life.stop_asked_at is not None or (death is not None and death.asked)):
+    if life.down and (life.stop_asked_at is not None or life.deaths.asked(life.inv)):
         # Who has stopped the server may reset GPUs, or change the driver. What is still so when it is started is told then.
         verdict = structs.replace(verdict, calls=tuple(structs.replace(x, quiet=True) for x in verdict.calls))
     return verdict
@@ -63,7 +62,7 @@ def _reset_due(d: Devices, now: float) -> Call | None:
     found = [x for x in d.gpu_memory.ailing(now) if x.key not in faults or faults[x.key] > x.begun]
     if not found:
         return None
-    index = {g.pci.lower()[-12:]: g.index for g in d.good.gpus if g.pci} if d.good is not None else {}
+    index = {key_of(g): g.index for g in d.good.gpus if g.pci} if d.good is not None else {}
     worst = found[0]
     more = f"; likewise {counted(len(found) - 1, 'other GPU')}" if len(found) > 1 else ""
     gpu = worst.key.removeprefix("GPU ")

@@ -117,7 +117,7 @@ def _down(f: Facts, u: Unit, now: float, over_at: float) -> Verdict:
             return _refused(life, refusal, now)
     if life.stop_asked_at is None and life.job is None and death is not None and death.signalled and not going_down:
         return _signalled(death, now)
-    if life.stop_asked_at is not None or (death is not None and death.asked):
+    if life.stop_asked_at is not None or life.deaths.asked(life.inv):
         return _verdict(Status.UNKNOWN, "StoppedByRequest", f"Stopped: {life.asked_by or 'a person'} asked for it.")
     if death is not None:
         return _died(f, u, death, now, over_at)

@@ -226,6 +226,11 @@ class Deaths(deque[Death]):
         last = self[-1] if self else None
         return None if last is not None and last.recalled and not (last.asked and last.inv == inv) else last
 
+    def asked(self, inv: str | None) -> bool:
+        """Whether the unit, whose last life is `inv`, came down because somebody asked for it."""
+        death = self.told(inv)
+        return death is not None and death.asked
+
     def keep(self, now: float) -> Ends:
         """Those of the last day, to be written down."""
         deaths = [

@@ -61,7 +61,7 @@ class GpuMemory:
     def see(self, o: Gpu) -> None:
         """Take in a good round."""
         for g in o.gpus:
-            key = _key(g)
+            key = key_of(g)
             first = key not in self._looked
             self._looked.add(key)
             self._count(key, g, o.t)
@@ -127,5 +127,6 @@ class GpuMemory:
         return self._ailing[key]
 
 
-def _key(g: GpuDevice) -> str:
+def key_of(g: GpuDevice) -> str:
+    """What a GPU is known by here: its PCI address as the kernel's lines have it, else its index."""
     return g.pci.lower()[-12:] if g.pci else f"GPU {g.index}"
